@@ -1,0 +1,191 @@
+"""The plan file: what was decided for each phase, what it is predicted to cost, and the proof that came with it.
+
+The field order here is the order in the file. Sizes are bytes, times are seconds, unless a name says otherwise.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+FORMAT_VERSION = "1.0"
+
+CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
+
+
+class Record(BaseModel):
+    """A frozen piece of a plan; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class MeshAxis(Record):
+    """One named axis of the device mesh: a whole torus axis, or a piece of one.
+
+    Neighbours along a piece are `stride` chips apart on their torus axis; only a whole axis can wrap.
+    """
+
+    name: str
+    size: int
+    torus_axis: str
+    stride: int = 1
+    wraps: bool = False
+
+
+class Mesh(Record):
+    """Mesh axes, major first, and the torus coordinates of the chips in C order over those axes."""
+
+    axes: tuple[MeshAxis, ...]
+    chips: tuple[tuple[int, ...], ...]
+
+
+class GenerateRules(Record):
+    """Mesh axes of each logical axis in generate, major to minor; empty means replicated. Weights are stored this way."""
+
+    batch: tuple[str, ...] = ()
+    d_model: tuple[str, ...] = ()
+    q_heads: tuple[str, ...] = ()
+    kv_heads: tuple[str, ...] = ()
+    d_ff: tuple[str, ...] = ()
+    vocab: tuple[str, ...] = ()
+
+
+class PrefillRules(Record):
+    """Mesh axes of each logical axis in prefill; a weight stored on more axes is gathered over the rest before use."""
+
+    tokens: tuple[str, ...] = ()
+    d_model: tuple[str, ...] = ()
+    q_heads: tuple[str, ...] = ()
+    kv_heads: tuple[str, ...] = ()
+    d_ff: tuple[str, ...] = ()
+    vocab: tuple[str, ...] = ()
+
+
+class Strategy(Record):
+    """Names derived from the rule table, for people; nothing computes with them."""
+
+    attention: str
+    kv_cache: str
+    mlp: str
+    vocab: str
+
+
+class Roofline(Record):
+    """Seconds of one address in one step of its phase: the parts, and their total under the stack's overlap."""
+
+    address: str
+    compute_s: float
+    hbm_s: float
+    ici_s: float
+    fixed_s: float
+    total_s: float
+    binds: Literal["compute", "hbm", "ici", "fixed"]
+
+
+class Collective(Record):
+    """One planned collective: `count` executions a step, `bytes` per chip of the larger of operand and result."""
+
+    address: str
+    kind: CollectiveKind
+    axes: tuple[str, ...]
+    bytes: int
+    count: int
+    seconds: float
+
+
+class RunnerUp(Record):
+    """The best plan whose table of this phase differs: its strategy, and its price against the chosen one."""
+
+    rules: GenerateRules | PrefillRules
+    strategy: Strategy
+    step_s: float
+    objective_ratio: float
+
+
+class Prefill(Record):
+    """How prompts are read: one prompt at a time, padded to the smallest bucket that holds it."""
+
+    rules: PrefillRules
+    strategy: Strategy
+    tokens: int
+    buckets: tuple[int, ...]
+    step_s: float
+    binds: str
+    parts: tuple[Roofline, ...]
+    collectives: tuple[Collective, ...]
+    runner_up: RunnerUp | None = None
+
+
+class Generate(Record):
+    """How tokens are made: `batch` slots, each step adds one token to every slot."""
+
+    rules: GenerateRules
+    strategy: Strategy
+    batch: int
+    context: int
+    page_tokens: int
+    step_s: float
+    binds: str
+    parts: tuple[Roofline, ...]
+    collectives: tuple[Collective, ...]
+    runner_up: RunnerUp | None = None
+
+
+class Padding(Record):
+    """A dimension that was padded so that it divides: from, to, and the bytes per chip that cost."""
+
+    dimension: str
+    size: int
+    padded: int
+    bytes_per_chip: int
+
+
+class Hbm(Record):
+    """Bytes per chip by item. `available` is the capacity less the reserve; `free` is what the plan leaves."""
+
+    weights: int
+    kv_cache: int
+    activations: int
+    logits: int
+    total: int
+    reserve: int
+    capacity: int
+    available: int
+    free: int
+
+
+class Service(Record):
+    """What users of the service see, by the formulas in docs/explanation: means, not tails."""
+
+    ttft_s: float
+    tpot_s: float
+    tokens_per_s: float
+    chip_seconds_per_million_tokens: float
+
+
+class Proof(Record):
+    """The solver's word: status, the objective it reached, the bound it proved, and how much it looked at."""
+
+    status: Literal["OPTIMAL"]
+    objective: str
+    value: int
+    bound: int
+    candidates: int
+    solved: int
+
+
+class Plan(Record):
+    """Everything that was decided. Same spec, same bytes."""
+
+    format_version: str
+    name: str
+    spec: dict[str, object]
+    chip: str
+    slice: str
+    mesh: Mesh
+    prefill: Prefill
+    generate: Generate
+    padding: tuple[Padding, ...]
+    hbm: Hbm
+    service: Service
+    proof: Proof
+    accuracy: str
