@@ -18,7 +18,7 @@ from planner.problem.tables import Load
 from planner.solve.model import Taken
 from planner.solve.runner_up import runner_ups
 from planner.solve.search import Solution
-from planner.spec import Spec, resolved_data
+from planner.spec import Spec, spec_to_data
 
 ACCURACY = {
     "book": "asymptotic rooflines at peak rates: a lower bound; expect measured steps to be 1.1 to 2 times longer",
@@ -105,7 +105,7 @@ def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
     return schema.Plan(
         format_version=schema.FORMAT_VERSION,
         name=spec.name,
-        spec=resolved_data(spec),
+        spec=spec_to_data(spec),
         chip=machine.chip.name,
         slice=str(machine.slice),
         mesh=mesh_of(machine),
@@ -221,45 +221,43 @@ def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema
 
 
 def padding_of(chosen: Chosen) -> list[schema.Padding]:
-    """Dimensions that are stored wider than they are, with what that costs per chip."""
-    sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
+    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take."""
+    stored, ways = chosen.rules.generate, chosen.machine.ways
+    sizes = chosen.machine.sizes
     heads = sizes.heads(stored, ways)
-    found = []
-    for dimension, size, padded, axes, per_unit in (
-        ("q_heads", sizes.q_heads, heads.q_padded, stored.q_heads, head_bytes(sizes, 2)),
-        ("kv_heads", sizes.kv_heads, heads.kv_padded, stored.kv_heads, head_bytes(sizes, 2) + kv_head_bytes(chosen)),
-        ("d_ff", sizes.d_ff, sizes.padded_d_ff(ways(stored.d_ff)), stored.d_ff, column_bytes(sizes)),
-        ("vocab", sizes.vocab, sizes.padded_vocab(ways(stored.vocab)), stored.vocab, row_bytes(sizes)),
-    ):
-        if padded != size:
-            spread = per_unit * (padded - size) / ways(axes) / (1 if dimension == "vocab" else ways(stored.d_model))
-            found.append(
-                schema.Padding(dimension=dimension, size=size, padded=padded, bytes_per_chip=round(spread))
-            )
-    return found
+    padded = {
+        "q_heads": (sizes.q_heads, heads.q_padded),
+        "kv_heads": (sizes.kv_heads, heads.kv_padded),
+        "d_ff": (sizes.d_ff, sizes.padded_d_ff(ways(stored.d_ff))),
+        "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab))),
+    }
+    return [
+        schema.Padding(
+            dimension=name,
+            size=size,
+            padded=stored_size,
+            bytes_per_chip=round(unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, name))),
+        )
+        for name, (size, stored_size) in padded.items()
+        if stored_size != size
+    ]
 
 
-def head_bytes(sizes: Sizes, matrices: int) -> float:
-    """Weight bytes of one head in all layers."""
-    return sizes.layers * matrices * sizes.head_dim * sizes.d_model * sizes.weight_bytes
-
-
-def kv_head_bytes(chosen: Chosen) -> float:
-    """KV cache bytes of one head in the slots of one batch shard, scaled so that sharding by d_model leaves it whole."""
+def unit_bytes(dimension: str, chosen: Chosen) -> float:
+    """Bytes of one head, column or row on the chip that holds it: weights of all layers, and for KV heads the cache."""
     sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
-    slots = chosen.batch / ways(stored.batch)
-    one = sizes.layers * slots * chosen.load.max_context * 2 * sizes.head_dim * sizes.kv_bytes
-    return one * ways(stored.d_model)
-
-
-def column_bytes(sizes: Sizes) -> float:
-    """Weight bytes of one d_ff column in all layers."""
-    return sizes.layers * 3 * sizes.d_model * sizes.weight_bytes
-
-
-def row_bytes(sizes: Sizes) -> float:
-    """Bytes of one vocabulary row."""
-    return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
+    width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
+    match dimension:
+        case "vocab":
+            return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
+        case "d_ff":
+            return sizes.layers * 3 * width
+        case "q_heads":
+            return sizes.layers * 2 * sizes.head_dim * width
+        case _:
+            slots = chosen.batch / ways(stored.batch)
+            cached = slots * chosen.load.max_context * sizes.kv_bytes
+            return sizes.layers * 2 * sizes.head_dim * (width + cached)
 
 
 def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:

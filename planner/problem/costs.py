@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from cost_models import collectives
-from cost_models.attention import attention
+from cost_models.attention import generate_attention as generate_scores
+from cost_models.attention import prefill_attention as prefill_scores
 from cost_models.chips import Chip
 from cost_models.matmul import matmul
 from cost_models.roofline import Roofline
@@ -107,11 +108,11 @@ class Machine:
             rows,
             inner,
             outer,
-            self.chip,
-            self.stack,
-            weight_bytes=self.sizes.weight_bytes,
-            activation_bytes=self.sizes.activation_bytes,
+            weight_bytes_per_element=self.sizes.weight_bytes,
+            activation_bytes_per_element=self.sizes.activation_bytes,
             compute_dtype=self.sizes.compute_dtype,
+            chip=self.chip,
+            stack=self.stack,
         )
         return once * self.sizes.layers
 
@@ -136,18 +137,17 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
     inner = sizes.d_model / ways(rules.d_model)
     kv_rows = batch / ways(exchanged_batch(rules))
     own_q = heads.q_local * ways(exchanged_batch(rules))
-    read = attention(
+    read = generate_scores(
         batch / ways(rules.batch),
-        1,
         context,
         own_q,
         heads.kv_local,
         sizes.head_dim,
-        machine.chip,
-        machine.stack,
-        activation_bytes=sizes.activation_bytes,
-        kv_bytes=sizes.kv_bytes,
+        activation_bytes_per_element=sizes.activation_bytes,
+        kv_bytes_per_element=sizes.kv_bytes,
         compute_dtype=sizes.compute_dtype,
+        chip=machine.chip,
+        stack=machine.stack,
     )
     parts = {
         "attention.qkv": machine.matmul(batch, inner, heads.q_local * sizes.head_dim)
@@ -194,18 +194,18 @@ def prefill_attention_parts(stored: GenerateRules, rules: PrefillRules, tokens: 
     q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
     inner = sizes.d_model / ways(rules.d_model)
     rows = tokens / ways(without(rules.tokens, rules.q_heads))
-    scores = attention(
-        1,
+    scores = prefill_scores(
         rows / ways(rules.d_model),
         tokens,
         q_heads,
         kv_heads,
         sizes.head_dim,
-        machine.chip,
-        machine.stack,
-        activation_bytes=sizes.activation_bytes,
-        kv_bytes=sizes.activation_bytes,
+        activation_bytes_per_element=sizes.activation_bytes,
+        kv_bytes_per_element=sizes.activation_bytes,
         compute_dtype=sizes.compute_dtype,
+        chip=machine.chip,
+        stack=machine.stack,
+        causal=False,
     )
     parts = {
         "attention.qkv": machine.matmul(rows, inner, (q_heads + 2 * kv_heads) * sizes.head_dim),

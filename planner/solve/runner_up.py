@@ -27,17 +27,17 @@ def same_cut(taken: Taken, phase: str) -> Forbid:
 
 
 def cut(candidate: Candidate, choice: Choice, phase: str) -> tuple[object, ...]:
-    """What a choice does to its block in a phase, without the names of axes of equal size and links."""
+    """What a choice does to its block in a phase: the sizes of the axes behind each logical axis, not their names."""
     mesh = candidate.table.mesh
     names = tuple(axis.name for axis in mesh)
-    kinds = {axis.name: (axis.size, axis.stride, axis.wraps) for axis in mesh}
+    sizes = {axis.name: axis.size for axis in mesh}
     option: Option = candidate.table.blocks[choice.block].options[choice.index]
     tables: tuple[GenerateRules, PrefillRules] = RULES[choice.block](names, option)
     table = tables[PHASES[::-1].index(phase)]
 
-    def kind(axes: Axes) -> tuple[tuple[int, int, bool], ...]:
-        return tuple(sorted(kinds[axis] for axis in axes))
+    def cut_by(axes: Axes) -> tuple[int, ...]:
+        return tuple(sorted(sizes[axis] for axis in axes))
 
-    return tuple(kind(axes) for axes in table)
+    return tuple(cut_by(axes) for axes in table)
 
 
