@@ -96,7 +96,7 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
     roles = option.roles
     generate = GenerateRules(
         batch=axes_with(names, roles, Role.D_MODEL_BATCH, Role.HEADS_BATCH),
-        d_model=tuple(n for n, role in zip(names, roles, strict=True) if role in D_ROLES),
+        d_model=d_model_axes(names, option),
         q_heads=axes_with(names, roles, *HEAD_ROLES),
         kv_heads=axes_with(names, roles, Role.KV_HEADS),
     )
@@ -114,7 +114,7 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
 def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The MLP part of both tables."""
     generate = GenerateRules(
-        d_model=axes_with(names, option.roles, Role.D_MODEL), d_ff=axes_with(names, option.roles, Role.D_FF)
+        d_model=d_model_axes(names, option), d_ff=axes_with(names, option.roles, Role.D_FF)
     )
     tokens, kept = token_axes(names, option)
     prefill = PrefillRules(
@@ -123,6 +123,12 @@ def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]
         d_ff=tuple(n for n in generate.d_ff if n in kept),
     )
     return generate, prefill
+
+
+def d_model_axes(names: Axes, option: Option) -> Axes:
+    """The axes that cut d_model in the stored weights, those that prefill gathers last: what is left is contiguous."""
+    cut = [(name, mode) for name, role, mode in zip(names, option.roles, option.modes, strict=True) if role in D_ROLES]
+    return tuple(name for gathered in (False, True) for name, mode in cut if (mode is Mode.GATHERED) is gathered)
 
 
 def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:

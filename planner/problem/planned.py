@@ -76,37 +76,32 @@ def row_reduction(
 ) -> Iterator[Collective]:
     """Sum partial rows over `scatter` and `rest`, leaving each chip its block of rows along `scatter`.
 
-    Scatters go axis by axis, major first; an axis whose shard would be too small for the compiler is reduced whole
-    and cut by rank. What is left is summed over `rest` in one all-reduce.
+    Scatters go axis by axis, major first, while the shard stays large enough for the compiler; the axes after that
+    are summed whole in one all-reduce, together with `rest`, and cut by rank.
     """
-    for axis in scatter:
-        ways = program.ways((axis,))
-        kind = "reduce_scatter" if scatters(rows, ways, program) else "all_reduce"
-        if ways > 1:
-            yield Collective(address, kind, (axis,), ceil(rows * row_bytes), count)
-        rows //= ways
-    yield from all_reduce(address, rest, rows * row_bytes, count, program.ways)
-
-
-def scatters(rows: int, ways: int, program: Program) -> bool:
-    """Whether rows cut `ways` stay a reduce-scatter in the compiled program."""
-    return rows % ways == 0 and rows // ways >= program.min_scatter_rows
-
-
-def scattered_hidden(rules: GenerateRules | PrefillRules, rows: int, program: Program) -> bool:
-    """Whether the hidden rows of a 2D MLP are scattered over all d_model axes (else they are reduced whole)."""
-    for axis in rules.d_model:
-        if not scatters(rows, program.ways((axis,)), program):
-            return False
+    scattered = scatter_prefix(scatter, rows, program)
+    for axis in scattered:
+        if program.ways((axis,)) > 1:
+            yield Collective(address, "reduce_scatter", (axis,), ceil(rows * row_bytes), count)
         rows //= program.ways((axis,))
-    return True
+    yield from all_reduce(address, without(scatter, scattered) + rest, rows * row_bytes, count, program.ways)
+
+
+def scatter_prefix(axes: Axes, rows: int, program: Program) -> Axes:
+    """The leading axes over which rows can be scattered one after the other and stay reduce-scatters when compiled."""
+    for index, axis in enumerate(axes):
+        ways = program.ways((axis,))
+        if rows % ways or rows // ways < program.min_scatter_rows:
+            return axes[:index]
+        rows //= ways
+    return axes
 
 
 def hidden(phase: str, rules: GenerateRules | PrefillRules, rows: int, program: Program) -> Iterator[Collective]:
     """Partial sums of gate and up over the d_model axes: scattered by rows and gathered again, or reduced whole."""
     sizes, ways = program.sizes, program.ways
     width = sizes.padded_d_ff(ways(rules.d_ff)) // ways(rules.d_ff) * sizes.activation_bytes
-    if scattered_hidden(rules, rows, program):
+    if scatter_prefix(rules.d_model, rows, program) == rules.d_model:
         yield from row_reduction(f"{phase}.mlp.hidden", rules.d_model, (), rows, 2 * width, sizes.layers, program)
         yield from gathers(f"{phase}.mlp.hidden_rows", rules.d_model, rows * width, sizes.layers, ways)
     else:
@@ -198,14 +193,14 @@ def prefill_attention(
 def attention_weights(
     stored: GenerateRules, rules: PrefillRules, q_heads: int, kv_heads: int, program: Program
 ) -> Iterator[Collective]:
-    """Gathers of the attention weights over the axes that prefill does not compute on, head axes first."""
+    """Gathers of the attention weights over the axes that prefill does not compute on, d_model axes first."""
     sizes, ways = program.sizes, program.ways
     over_d = without(stored.d_model, rules.d_model)
     over_q, over_kv = without(stored.q_heads, rules.q_heads), without(stored.kv_heads, rules.kv_heads)
     width = sizes.d_model / ways(rules.d_model)
     for name, heads, axes in (("w_q", q_heads, over_q), ("w_kv", 2 * kv_heads, over_kv), ("w_o", q_heads, over_q)):
         weight = heads * sizes.head_dim * width * sizes.weight_bytes
-        yield from gathers(f"prefill.attention.gather_{name}", over_d + axes, weight, sizes.layers, ways)
+        yield from gathers(f"prefill.attention.gather_{name}", axes + over_d, weight, sizes.layers, ways)
         scale_axes, scales = (over_d, width) if name == "w_o" else (axes, heads * sizes.head_dim)
         yield from scale_gathers(f"prefill.attention.gather_{name}_scale", scale_axes, scales, program)
 
@@ -242,7 +237,7 @@ def mlp_weights(stored: GenerateRules, rules: PrefillRules, program: Program) ->
         ("w_down", d_ff, over_d, width),
     ):
         weight = columns * width * sizes.weight_bytes
-        yield from gathers(f"prefill.mlp.gather_{name}", over_d + over_f, weight, sizes.layers, ways)
+        yield from gathers(f"prefill.mlp.gather_{name}", over_f + over_d, weight, sizes.layers, ways)
         yield from scale_gathers(f"prefill.mlp.gather_{name}_scale", scale_axes, scales, program)
 
 

@@ -99,11 +99,16 @@ def attention_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[R
         for modes in mode_tuples(roles):
             option = Option(roles, modes)
             stored, rules = attention_rules(names, option)
-            if load.smallest % ways(rules.tokens) or not allowed(stored, rules):
+            if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
                 continue
             parts = costs.prefill_attention_parts(stored, rules, load.prompt, machine)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways)
             yield generate.row(option, option.residual, parts, held)
+
+
+def divides(tokens: int, rules: PrefillRules, machine: Machine) -> bool:
+    """Whether a prompt of `tokens` is cut evenly, by the token axes and where rows are scattered over d_model axes."""
+    return tokens % machine.ways(rules.tokens + rules.d_model) == 0
 
 
 class GeneratePrice:
@@ -166,7 +171,7 @@ def mlp_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
         for modes in mode_tuples(roles):
             option = Option(roles, modes)
             stored, rules = mlp_rules(names, option)
-            if load.smallest % ways(rules.tokens) or not allowed(stored, rules):
+            if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
                 continue
             prefill_s = total_s(costs.prefill_mlp_parts(stored, rules, load.prompt, machine), machine)
             kept = weights + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways)
@@ -187,7 +192,8 @@ def vocab_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
     priced: dict[GenerateRules, tuple[float, ...]] = {}
     for layout, vocab in product(product(Residual, repeat=len(names)), subsets):
         stored, rules = vocab_rules(names, layout, vocab)
-        if load.smallest % ways(rules.tokens) or not legal_d_model(stored, machine) or not allowed(stored, rules):
+        legal = divides(load.smallest, rules, machine) and legal_d_model(stored, machine)
+        if not legal or not allowed(stored, rules):
             continue
         prefill_s = total_s(costs.prefill_vocab_parts(rules, load.prompt, machine), machine)
         if stored not in priced:
@@ -202,12 +208,12 @@ def vocab_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
 def vocab_rules(names: Axes, layout: tuple[Residual, ...], vocab: Axes) -> tuple[GenerateRules, PrefillRules]:
     """The tables that the vocabulary block sees: its own axes and the residual stream's."""
     pairs = list(zip(names, layout, strict=True))
-    stored = GenerateRules(
-        d_model=tuple(n for n, r in pairs if r in (Residual.D_MODEL, Residual.D_MODEL_TOKENS)), vocab=vocab
-    )
+    kept = tuple(n for n, r in pairs if r is Residual.D_MODEL)
+    gathered = tuple(n for n, r in pairs if r is Residual.D_MODEL_TOKENS)
+    stored = GenerateRules(d_model=kept + gathered, vocab=vocab)
     rules = PrefillRules(
         tokens=tuple(n for n, r in pairs if r in (Residual.TOKENS, Residual.D_MODEL_TOKENS)),
-        d_model=tuple(n for n, r in pairs if r is Residual.D_MODEL),
+        d_model=kept,
         vocab=vocab,
     )
     return stored, rules
