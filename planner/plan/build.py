@@ -5,15 +5,12 @@ from dataclasses import dataclass
 
 from cost_models.roofline import Roofline as Cost
 from cost_models.torus import mesh_coordinates
-
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, prefill_buckets
 from planner.problem.costs import Machine, Parts
-from planner.problem.options import Option, attention_rules, mlp_rules
-from planner.problem.problem import NS
-from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules
-from planner.problem.sizes import Sizes
+from planner.problem.options import attention_rules, mlp_rules
+from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
 from planner.solve.runner_up import runner_ups
@@ -88,9 +85,7 @@ def rules_of(taken: Taken) -> Rules:
     )
     stored, rules = attention_rules(names, attention)
     stored_mlp, rules_mlp = mlp_rules(names, mlp)
-    return Rules(
-        stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab)
-    )
+    return Rules(stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab))
 
 
 def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
@@ -213,8 +208,8 @@ def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema
             kind=each.kind,
             axes=each.axes,
             bytes=each.bytes,
-            count=each.count,
-            seconds=each.count * machine.seconds(each),
+            count=each.repeats,
+            seconds=each.repeats * machine.seconds(each),
         )
         for each in found
     ]
@@ -334,5 +329,3 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
         step_s=costs.total_s(parts, chosen.machine),
         objective_ratio=round(taken.value / solution.value, 6),
     )
-
-

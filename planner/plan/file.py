@@ -10,14 +10,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import YAMLError
 
+from planner.errors import PlanFileError
 from planner.plan.schema import FORMAT_VERSION, Plan
 
 DIGITS = 6
 Scalar = str | int | float | bool | None
-
-
-class PlanFileError(ValueError):
-    """A plan that cannot be read; the message names the file and what is wrong in it."""
 
 
 def plan_to_yaml(plan: Plan) -> str:
@@ -57,10 +54,14 @@ def plan_from_yaml(text: str, source: str) -> Plan:
     except YAMLError as error:
         raise PlanFileError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(data, dict) or "format_version" not in data:
-        raise PlanFileError(f"{source}: not a plan: it has no format_version; `shardwright plan SPEC -o PLAN` writes one")
+        raise PlanFileError(
+            f"{source}: not a plan: it has no format_version; `shardwright plan SPEC -o PLAN` writes one"
+        )
     major = str(data["format_version"]).split(".")[0]
     if major != FORMAT_VERSION.split(".")[0]:
-        raise PlanFileError(f"{source}: format_version {data['format_version']} is not {FORMAT_VERSION}; plan the spec again")
+        raise PlanFileError(
+            f"{source}: format_version {data['format_version']} is not {FORMAT_VERSION}; plan the spec again"
+        )
     try:
         return Plan.model_validate(data)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""A plan as tables a person can read: per phase the mesh, the rule table, memory, predicted times, what binds, the runner-up."""
+"""A plan as tables a person can read: per phase rules, times, what binds and the runner-up; then memory and proof."""
 
 from collections.abc import Iterable
 
@@ -41,7 +41,9 @@ def headline(plan: Plan) -> Text:
 
 def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
     """One phase: title, rule table, predicted times, runner-up."""
-    return Group("", phase_title(phase), rule_table(phase, mesh), time_table(phase), runner_up_text(phase.runner_up, phase))
+    return Group(
+        "", phase_title(phase), rule_table(phase, mesh), time_table(phase), runner_up_text(phase.runner_up, phase)
+    )
 
 
 def phase_title(phase: Prefill | Generate) -> Text:
@@ -93,9 +95,7 @@ def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str
         return "  runner-up: none; no other layout of this phase is legal here"
     price = percent_text(runner_up.objective_ratio - 1)
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
-    return (
-        f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} dearer in all"
-    )
+    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} dearer in all"
 
 
 def memory_table(hbm: Hbm) -> Table:

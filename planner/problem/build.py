@@ -7,7 +7,7 @@ from math import ceil
 from cost_models.chips import Chip, chip
 from cost_models.stacks import BOOK, CPU, Stack
 from cost_models.torus import Slice, parse_slice
-
+from planner.errors import Unsupported
 from planner.problem.costs import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
@@ -18,10 +18,6 @@ from planner.problem.tables import Load, mesh_table
 from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
-
-
-class Unsupported(ValueError):
-    """A spec that is valid, and that no package can be rendered for yet; the message names what stands in the way."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +37,9 @@ def build(spec: Spec) -> Built:
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
     load = load_of(spec, slices)
     machines = tuple(
-        Machine(machine_chip, stack_for(machine_chip), slice_, mesh, sizes) for slice_ in slices for mesh in meshes(slice_)
+        Machine(machine_chip, stack_for(machine_chip), slice_, mesh, sizes)
+        for slice_ in slices
+        for mesh in meshes(slice_)
     )
     tables = tuple(mesh_table(machine, load, allowed_by(spec.pins, pieces_of(machine.mesh))) for machine in machines)
     problem = Problem(
@@ -59,8 +57,8 @@ def refuse_unpackaged(spec: Spec) -> None:
         )
     if spec.model.kv_cache.dtype != spec.model.activations.dtype:
         raise Unsupported(
-            f"no package is rendered yet for a {spec.model.kv_cache.dtype} KV cache under {spec.model.activations.dtype} "
-            f"activations; set model.kv_cache.dtype to {spec.model.activations.dtype}"
+            f"no package is rendered yet for a {spec.model.kv_cache.dtype} KV cache under "
+            f"{spec.model.activations.dtype} activations; set model.kv_cache.dtype to {spec.model.activations.dtype}"
         )
 
 
@@ -139,5 +137,3 @@ def limits_of(spec: Spec, machine_chip: Chip) -> Limits:
         ttft=None if ttft_s is None else int(ttft_s * NS),
         tpot=None if tpot_s is None else int(tpot_s * NS),
     )
-
-

@@ -16,7 +16,6 @@ from cost_models.matmul import matmul
 from cost_models.roofline import Roofline
 from cost_models.stacks import Stack
 from cost_models.torus import Slice, merge_axes
-
 from planner.problem.meshes import Mesh
 from planner.problem.planned import (
     Collective,
@@ -28,7 +27,15 @@ from planner.problem.planned import (
     prefill_mlp,
     prefill_vocab,
 )
-from planner.problem.rules import Axes, GenerateRules, PrefillRules, Ways, common, exchanged_batch, scattered_batch, without
+from planner.problem.rules import (
+    Axes,
+    GenerateRules,
+    PrefillRules,
+    Ways,
+    common,
+    exchanged_batch,
+    without,
+)
 from planner.problem.sizes import Sizes
 
 Parts = dict[str, Roofline]
@@ -125,7 +132,7 @@ def with_collectives(parts: Parts, phase: str, planned: Iterable[Collective], ma
     """The parts of a block, prefixed with the phase, each with the time of the collectives it waits for."""
     for collective in planned:
         part = PART_OF[collective.address.removeprefix(f"{phase}.")]
-        waiting = Roofline(0.0, 0.0, collective.count * machine.seconds(collective), 0.0)
+        waiting = Roofline(0.0, 0.0, collective.repeats * machine.seconds(collective), 0.0)
         parts[part] = parts.get(part, Roofline(0.0, 0.0, 0.0, 0.0)) + waiting
     return {f"{phase}.{part}": cost for part, cost in parts.items()}
 

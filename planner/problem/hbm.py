@@ -44,7 +44,7 @@ def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: 
 
 
 def prefill_attention_bytes(stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways) -> int:
-    """What prefill holds for attention: the prompt's keys and values of all layers, one layer's gathered weights, q and o."""
+    """What prefill holds for attention: keys and values of all layers, q and o, one layer's gathered weights."""
     heads = sizes.heads(stored, ways)
     q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
     kept = sizes.layers * tokens * 2 * kv_heads * sizes.head_dim * sizes.kv_bytes

@@ -113,9 +113,7 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
 
 def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The MLP part of both tables."""
-    generate = GenerateRules(
-        d_model=d_model_axes(names, option), d_ff=axes_with(names, option.roles, Role.D_FF)
-    )
+    generate = GenerateRules(d_model=d_model_axes(names, option), d_ff=axes_with(names, option.roles, Role.D_FF))
     tokens, kept = token_axes(names, option)
     prefill = PrefillRules(
         tokens=tokens,

@@ -9,14 +9,20 @@ from planner.problem.tables import Allowed
 PinValue = int | str | Sequence[str]
 
 BLOCK_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "attention": {"generate": ("d_model", "q_heads", "kv_heads", "batch"), "prefill": ("tokens", "d_model", "q_heads", "kv_heads")},
+    "attention": {
+        "generate": ("d_model", "q_heads", "kv_heads", "batch"),
+        "prefill": ("tokens", "d_model", "q_heads", "kv_heads"),
+    },
     "mlp": {"generate": ("d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
     "vocab": {"generate": ("d_model", "vocab"), "prefill": ("tokens", "d_model", "vocab")},
 }
 
 
 def allowed_by(pins: Mapping[str, PinValue], torus_axes: Mapping[str, Axes]) -> dict[str, Allowed]:
-    """For each block, whether its rules agree with every pin. `torus_axes` are the mesh axes each torus axis is cut into."""
+    """For each block, whether its rules agree with every pin.
+
+    `torus_axes` are the mesh axes that each torus axis is cut into.
+    """
     return {block: block_filter(block, pins, torus_axes) for block in BLOCK_FIELDS}
 
 
@@ -55,5 +61,7 @@ def labels_of(block: str, generate: GenerateRules, prefill: PrefillRules) -> dic
 
 def expanded(value: PinValue, torus_axes: Mapping[str, Axes]) -> Axes:
     """The mesh axes a pin names: a torus axis stands for all of its pieces."""
-    names = (value,) if isinstance(value, str) else tuple(str(name) for name in value) if not isinstance(value, int) else ()
+    names = (
+        (value,) if isinstance(value, str) else tuple(str(name) for name in value) if not isinstance(value, int) else ()
+    )
     return tuple(piece for name in names for piece in torus_axes.get(name, (name,)))

@@ -1,4 +1,4 @@
-"""The collectives that a pair of rule tables implies, by plan address: the one list that is priced, planned, rendered and audited.
+"""The collectives that a pair of rule tables implies, by plan address: priced, planned, rendered and audited from here.
 
 Conventions: `x` is the residual stream, [rows, d_model]; rows are sequences in generate and prompt tokens in prefill.
 Gathers and reduce-scatters go axis by axis (gathers minor axis first, scatters major axis first, so that blocks stay
@@ -9,7 +9,7 @@ operand and result. Entries over no axes are left out.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from planner.problem.rules import (
     Axes,
@@ -23,19 +23,21 @@ from planner.problem.rules import (
 )
 from planner.problem.sizes import CANDIDATES, Sizes
 
+CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
+
 FLOAT32 = 4
 CANDIDATE_BYTES = 8
 ONE_GATHER_CHIPS = 16
 
 
 class Collective(NamedTuple):
-    """One planned collective: executed `count` times a step."""
+    """One planned collective: executed `repeats` times a step."""
 
     address: str
-    kind: str
+    kind: CollectiveKind
     axes: Axes
     bytes: int
-    count: int
+    repeats: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +50,31 @@ class Program:
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
 
 
-def gathers(address: str, axes: Axes, gathered_bytes: float, count: int, ways: Ways) -> Iterator[Collective]:
+def gathers(address: str, axes: Axes, gathered_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
     """All-gathers over `axes`, minor first, until every chip holds `gathered_bytes`."""
     remaining = ways(axes)
     for axis in reversed(axes):
         remaining //= ways((axis,))
         if ways((axis,)) > 1:
-            yield Collective(address, "all_gather", (axis,), ceil(gathered_bytes / remaining), count)
+            yield Collective(address, "all_gather", (axis,), ceil(gathered_bytes / remaining), repeats)
 
 
-def all_reduce(address: str, axes: Axes, operand_bytes: float, count: int, ways: Ways) -> Iterator[Collective]:
+def all_reduce(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
     """One all-reduce over all of `axes`, or nothing."""
     axes = tuple(axis for axis in axes if ways((axis,)) > 1)
     if axes:
-        yield Collective(address, "all_reduce", axes, ceil(operand_bytes), count)
+        yield Collective(address, "all_reduce", axes, ceil(operand_bytes), repeats)
 
 
-def all_to_all(address: str, axes: Axes, operand_bytes: float, count: int, ways: Ways) -> Iterator[Collective]:
+def all_to_all(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
     """One all-to-all over all of `axes`, or nothing."""
     axes = tuple(axis for axis in axes if ways((axis,)) > 1)
     if axes:
-        yield Collective(address, "all_to_all", axes, ceil(operand_bytes), count)
+        yield Collective(address, "all_to_all", axes, ceil(operand_bytes), repeats)
 
 
 def row_reduction(
-    address: str, scatter: Axes, rest: Axes, rows: int, row_bytes: float, count: int, program: Program
+    address: str, scatter: Axes, rest: Axes, rows: int, row_bytes: float, repeats: int, program: Program
 ) -> Iterator[Collective]:
     """Sum partial rows over `scatter` and `rest`, leaving each chip its block of rows along `scatter`.
 
@@ -82,9 +84,9 @@ def row_reduction(
     scattered = scatter_prefix(scatter, rows, program)
     for axis in scattered:
         if program.ways((axis,)) > 1:
-            yield Collective(address, "reduce_scatter", (axis,), ceil(rows * row_bytes), count)
+            yield Collective(address, "reduce_scatter", (axis,), ceil(rows * row_bytes), repeats)
         rows //= program.ways((axis,))
-    yield from all_reduce(address, without(scatter, scattered) + rest, rows * row_bytes, count, program.ways)
+    yield from all_reduce(address, without(scatter, scattered) + rest, rows * row_bytes, repeats, program.ways)
 
 
 def scatter_prefix(axes: Axes, rows: int, program: Program) -> Axes:
@@ -214,7 +216,7 @@ def scale_gathers(address: str, axes: Axes, scales: float, program: Program) -> 
 
 def prefill_mlp(stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program) -> Iterator[Collective]:
     """Collectives of the MLP in the prefill of one prompt."""
-    sizes, ways, layers = program.sizes, program.ways, program.sizes.layers
+    ways, layers = program.ways, program.sizes.layers
     sequence = common(rules.tokens, rules.d_ff)
     rows = tokens // ways(without(rules.tokens, sequence))
     yield from all_reduce("prefill.mlp.norm", rules.d_model, tokens // ways(rules.tokens) * FLOAT32, layers, ways)

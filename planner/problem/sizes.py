@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cost_models.dtypes import bytes_per_element
-
 from planner.problem.rules import GenerateRules, Heads, Ways, padded_heads, padded_width, without
 
 if TYPE_CHECKING:
@@ -34,7 +33,9 @@ class Sizes:
 
     def heads(self, rules: GenerateRules, ways: Ways) -> Heads:
         """Stored heads under a generate table."""
-        return padded_heads(self.q_heads, self.kv_heads, ways(rules.kv_heads), ways(without(rules.q_heads, rules.kv_heads)))
+        return padded_heads(
+            self.q_heads, self.kv_heads, ways(rules.kv_heads), ways(without(rules.q_heads, rules.kv_heads))
+        )
 
     def padded_d_ff(self, ways: int) -> int:
         """d_ff as stored when it is cut `ways`."""

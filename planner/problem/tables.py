@@ -119,7 +119,9 @@ class GeneratePrice:
         self.machine = machine
         self.legal = tuple(batch % ways(stored.batch) == 0 for batch in load.batches)
         self.seconds = tuple(
-            total_s(costs.generate_attention_parts(stored, batch, load.mean_context, machine), machine) if legal else 0.0
+            total_s(costs.generate_attention_parts(stored, batch, load.mean_context, machine), machine)
+            if legal
+            else 0.0
             for batch, legal in zip(load.batches, self.legal, strict=True)
         )
         weights = hbm.attention_weights_bytes(stored, sizes, ways)
@@ -217,5 +219,3 @@ def vocab_rules(names: Axes, layout: tuple[Residual, ...], vocab: Axes) -> tuple
         vocab=vocab,
     )
     return stored, rules
-
-

@@ -56,7 +56,9 @@ class Candidate:
         """A linear quantity of every option of a block; options that are not legal here cost `NEVER`."""
         at = self.batch_index
         total: Ints = (
-            weights.prefill * block.prefill_ns + weights.generate * block.generate_ns[:, at] + weights.hbm * block.hbm[:, at]
+            weights.prefill * block.prefill_ns
+            + weights.generate * block.generate_ns[:, at]
+            + weights.hbm * block.hbm[:, at]
         )
         return np.where(block.legal[:, at], total, NEVER)
 

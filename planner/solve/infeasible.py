@@ -1,4 +1,4 @@
-"""Why a problem has no solution: the smallest set of limits in conflict, and for each what is needed and what there is."""
+"""Why a problem has no solution: the smallest set of limits in conflict, and for each need and have."""
 
 from dataclasses import dataclass, replace
 
@@ -20,7 +20,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Infeasible:
-    """No plan exists. `conflict` is minimal: dropping any one of its limits leaves a plan; empty when no layout is legal."""
+    """No plan exists.
+
+    `conflict` is minimal: dropping any one of its limits leaves a plan. It is empty when no layout is legal at all.
+    """
 
     conflict: tuple[Need, ...]
 

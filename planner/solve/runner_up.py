@@ -39,5 +39,3 @@ def cut(candidate: Candidate, choice: Choice, phase: str) -> tuple[object, ...]:
         return tuple(sorted(sizes[axis] for axis in axes))
 
     return tuple(cut_by(axes) for axes in table)
-
-

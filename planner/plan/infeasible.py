@@ -1,11 +1,10 @@
-"""An infeasible spec, told so that it can be mended: what conflicts, by how much, and which changes were solved and do fit."""
+"""An infeasible spec, told so that it can be mended: what conflicts, by how much, and which changes would fit."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
-
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.build import build
 from planner.problem.problem import NS, UNIT_BYTES
@@ -33,9 +32,12 @@ class Remedy:
 def conflict_text(spec: Spec, infeasible: Infeasible) -> list[str]:
     """The conflict in sentences, with what is needed, what there is, and the difference."""
     slices = " or ".join(spec.hardware.slices)
-    lines = [f"infeasible: no plan for {spec.name} on {spec.hardware.chip} {slices}"]
+    lines = [f"no plan for {spec.name} on {spec.hardware.chip} {slices}"]
     if not infeasible.conflict:
-        return [*lines, "  no layout is legal: heads, d_model and batch cannot be cut for any mesh, or pins contradict each other"]
+        return [
+            *lines,
+            "  no layout is legal: heads, d_model and batch cannot be cut for any mesh, or pins contradict each other",
+        ]
     joint = len(infeasible.conflict) > 1
     lines += [f"  {need_text(spec, need, joint)}" for need in infeasible.conflict]
     return lines
@@ -53,7 +55,8 @@ def need_text(spec: Spec, need: Need, joint: bool) -> str:
         )
     have_s, need_s = need.have / NS, need.need / NS
     name = {"ttft": "TTFT (limits.ttft)", "tpot": "TPOT (limits.tpot)"}[need.limit]
-    return f"{name}: {least} {seconds_text(need_s)}, the limit is {seconds_text(have_s)}: {seconds_text(need_s - have_s)} over"
+    over = seconds_text(need_s - have_s)
+    return f"{name}: {least} {seconds_text(need_s)}, the limit is {seconds_text(have_s)}: {over} over"
 
 
 def remedies(spec: Spec, infeasible: Infeasible) -> Iterator[Remedy]:
@@ -104,7 +107,8 @@ def larger_slices(spec: Spec) -> list[str]:
 def slice_changes(spec: Spec) -> Iterator[Changes]:
     """A larger slice, and nothing else."""
     if "slice" not in spec.pins:
-        yield from ({"hardware.slice": text} for text in larger_slices(spec))
+        for text in larger_slices(spec):
+            yield {"hardware.slice": text}
 
 
 def dtype_changes(spec: Spec) -> Iterator[Changes]:
