@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cost_models.roofline import Roofline as Cost
 from cost_models.torus import mesh_coordinates
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
@@ -133,7 +132,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
         step_s=costs.total_s(parts, chosen.machine),
-        binds=binds(parts, chosen.machine),
+        binds=costs.binds(parts, chosen.machine),
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.prefill_collectives(), chosen.machine)),
     )
@@ -149,7 +148,7 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
         context=spec.workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
         step_s=costs.total_s(parts, chosen.machine),
-        binds=binds(parts, chosen.machine),
+        binds=costs.binds(parts, chosen.machine),
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.generate_collectives(), chosen.machine)),
     )
@@ -183,21 +182,6 @@ STEP_ORDER = (
     "sampling",
     "step",
 )
-
-
-def binds(parts: Parts, machine: Machine) -> str:
-    """What takes most of a step, after what overlaps is hidden: compute, hbm, ici or fixed."""
-    total = Cost()
-    for cost in parts.values():
-        hidden = min(cost.compute_s, cost.hbm_s)
-        shown = Cost(
-            cost.compute_s if cost.compute_s > hidden else 0.0,
-            cost.hbm_s if cost.compute_s <= hidden else 0.0,
-            cost.ici_s,
-            cost.fixed_s,
-        )
-        total = total + shown
-    return total.binds
 
 
 def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema.Collective]:

@@ -238,6 +238,21 @@ def prefill_vocab_parts(rules: PrefillRules, tokens: int, machine: Machine) -> P
     return with_collectives(parts, "prefill", prefill_vocab(rules, tokens, machine.program), machine)
 
 
+def binds(parts: Parts, machine: Machine) -> str:
+    """What takes most of a step, after what overlaps is hidden: compute, hbm, ici or fixed."""
+    total = Roofline()
+    for cost in parts.values():
+        hidden = min(cost.compute_s, cost.hbm_s)
+        shown = Roofline(
+            cost.compute_s if cost.compute_s > hidden else 0.0,
+            cost.hbm_s if cost.compute_s <= hidden else 0.0,
+            cost.ici_s,
+            cost.fixed_s,
+        )
+        total = total + shown
+    return total.binds
+
+
 def total_s(parts: Parts, machine: Machine) -> float:
     """Seconds of all parts, one after the other."""
     return sum(machine.total_s(cost) for cost in parts.values())

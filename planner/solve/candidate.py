@@ -7,7 +7,7 @@ import numpy as np
 
 from planner.problem.problem import Block, Ints, MeshTable, Problem, Weights
 
-NEVER = np.int64(2**62)
+NEVER = np.int64(2**61)
 
 
 @dataclass(frozen=True, slots=True)
