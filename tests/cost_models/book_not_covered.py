@@ -1,0 +1,1 @@
+NOT_COVERED: dict[str, tuple[str, ...]] = {}
