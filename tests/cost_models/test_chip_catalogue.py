@@ -57,6 +57,7 @@ def test_the_catalogue_holds_the_chips_of_the_design() -> None:
     [
         ("TPU v5e", "v5e"),
         ("v5litepod", "v5e"),
+        ("TPU v5 lite", "v5e"),
         ("trillium", "v6e"),
         ("Ironwood", "7x"),
         ("tpu7x", "7x"),
