@@ -29,8 +29,8 @@ def prefill_attention(
 ) -> Roofline:
     """Roofline of `query_tokens` T attending to `kv_tokens` S of the same prompt.
 
-    With `causal` the kernel skips masked blocks and the queries are the last T of the S tokens: pairs = T * S - T^2 / 2,
-    half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces.
+    With `causal` the kernel skips masked blocks and the queries are the last T of the S tokens: pairs = T * S - T^2/2.
+    That is half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces.
     """
     masked = query_tokens * query_tokens / 2 if causal else 0
     pairs = query_tokens * kv_tokens - masked

@@ -14,7 +14,7 @@ def hbm_intensity(chip: Chip, compute_dtype: str) -> float:
 
 
 def ici_intensity(axes: Sequence[Links], chip: Chip, compute_dtype: str) -> float:
-    """Operations per ICI byte below which `axes` bind: C / (sum of bandwidths) (scaling-book, sharding.md § Question 4)."""
+    """Operations per ICI byte below which `axes` bind: C / sum of bandwidths (scaling-book, sharding.md § Q4)."""
     return chip.flops_per_s(compute_dtype) / bandwidth_bytes_per_s(axes, chip)
 
 
