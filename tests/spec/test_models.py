@@ -19,7 +19,8 @@ from planner.spec.hf import BUNDLED, import_config
 from planner.spec.hf_defaults import CLASS_DEFAULTS, TEXT_CLASSES
 from planner.spec.hf_families import FAMILIES
 
-ROWS = list(csv.DictReader((Path(__file__).parents[1] / "reference" / "model_shapes.csv").open()))
+TABLE = Path(__file__).parents[1] / "reference" / "model_shapes.csv"
+ROWS = list(csv.DictReader(TABLE.read_text().splitlines()))
 PLACE = Position("spec.yaml", 1)
 
 

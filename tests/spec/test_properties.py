@@ -1,5 +1,6 @@
 """What holds for every spec: printing loads back, a typo names its key, and no text gives a traceback."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +120,7 @@ def test_a_typo_in_any_key_is_one_error_that_suggests_the_key(typo: tuple[tuple[
     known = keys(section_at(address[:-1]) or Spec)
     assume(slip and slip not in known)
     assume([key for key in known if edits(slip, key) <= edits(slip, address[-1])] == [address[-1]])
-    _, diagnostics = spec_from_text(YAML_text(_renamed(BASE, address, slip)), "spec.yaml", FOLDER)
+    _, diagnostics = spec_from_text(yaml_text(_renamed(BASE, address, slip)), "spec.yaml", FOLDER)
     unknown = [diagnostic for diagnostic in diagnostics if diagnostic.rule == "unknown-key"]
     assert [diagnostic.hint for diagnostic in unknown] == [f'did you mean "{address[-1]}"?']
     assert diagnostics == tuple(unknown)
@@ -144,14 +145,12 @@ values = st.recursive(
 @settings(deadline=None, max_examples=100)
 @given(st.sampled_from(sorted(addresses())), values)
 def test_no_value_of_any_key_gives_a_traceback(address: tuple[str, ...], value: object) -> None:
-    spec, diagnostics = spec_from_text(YAML_text(_with(BASE, address, value)), "spec.yaml", FOLDER)
+    spec, diagnostics = spec_from_text(yaml_text(_with(BASE, address, value)), "spec.yaml", FOLDER)
     assert spec is not None or diagnostics
 
 
-def YAML_text(data: object) -> str:  # noqa: N802 - named for what it returns
+def yaml_text(data: object) -> str:
     """`data` as JSON-like YAML, strings quoted."""
-    import json
-
     return json.dumps(data).replace("Infinity", ".inf").replace("NaN", ".nan")
 
 
