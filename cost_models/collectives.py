@@ -30,8 +30,7 @@ def all_gather_s(gathered_bytes: float, axes: Sequence[Links], chip: Chip, stack
     ways = _ways(axes)
     if ways == 1:
         return 0.0
-    hops, bytes_per_s, fraction = _paths(axes, ways, chip, stack)
-    return stack.collective_launch_s + _transfer_s(hops, gathered_bytes * fraction / bytes_per_s, chip, stack)
+    return stack.collective_launch_s + _gather_s(gathered_bytes, axes, ways, chip, stack)
 
 
 def reduce_scatter_s(scattered_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
@@ -50,8 +49,7 @@ def all_reduce_s(operand_bytes: float, axes: Sequence[Links], chip: Chip, stack:
     ways = _ways(axes)
     if ways == 1:
         return 0.0
-    hops, bytes_per_s, fraction = _paths(axes, ways, chip, stack)
-    return stack.collective_launch_s + 2 * _transfer_s(hops, operand_bytes * fraction / bytes_per_s, chip, stack)
+    return stack.collective_launch_s + 2 * _gather_s(operand_bytes, axes, ways, chip, stack)
 
 
 def all_to_all_s(global_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
@@ -66,14 +64,14 @@ def all_to_all_s(global_bytes: float, axes: Sequence[Links], chip: Chip, stack: 
     ways = _ways(axes)
     if ways == 1:
         return 0.0
-    hops, bytes_per_s, _ = _paths(axes, ways, chip, stack)
+    _check_links(axes)
+    link = chip.ici_bytes_per_s * stack.ici_efficiency
     if chip.switched:
-        transfer_s = global_bytes * (ways - 1) / (ways * ways * bytes_per_s)
+        bytes_s = global_bytes * (ways - 1) / (ways * ways * link)
     else:
-        link = chip.ici_bytes_per_s * stack.ici_efficiency
         longest = max(axis.size * (0.5 if axis.wraps else axis.stride) for axis in axes if axis.size > 1)
-        transfer_s = global_bytes * longest / (4 * ways * link)
-    return stack.collective_launch_s + _transfer_s(hops, transfer_s, chip, stack)
+        bytes_s = global_bytes * longest / (4 * ways * link)
+    return stack.collective_launch_s + _combined_s(hops(axes, chip), bytes_s, chip, stack)
 
 
 def permute_s(shard_bytes: float, axis: Links, chip: Chip, stack: Stack = BOOK) -> float:
@@ -98,8 +96,16 @@ def send_s(sent_bytes: float, hops: int, links: int, chip: Chip, stack: Stack = 
 def hops(axes: Sequence[Links], chip: Chip) -> int:
     """Links the last shard crosses: floor(X/2) around a ring, (X - 1) * stride along a line, 1 through a switch."""
     if chip.switched:
-        return 1 if _ways(axes) > 1 else 0
+        return 1
     return sum(axis.size // 2 if axis.wraps else (axis.size - 1) * axis.stride for axis in axes)
+
+
+def bandwidth_bytes_per_s(axes: Sequence[Links], chip: Chip) -> float:
+    """Bytes per second into one chip over all `axes`: 2w for a ring, w / stride for a line, w from a switch."""
+    if chip.switched:
+        return chip.ici_bytes_per_s
+    _check_links(axes)
+    return chip.ici_bytes_per_s * sum(2 if axis.wraps else 1 / axis.stride for axis in axes if axis.size > 1)
 
 
 def _ways(axes: Sequence[Links]) -> int:
@@ -109,32 +115,26 @@ def _ways(axes: Sequence[Links]) -> int:
     return ways
 
 
-def _paths(axes: Sequence[Links], ways: int, chip: Chip, stack: Stack) -> tuple[int, float, float]:
-    """Hops, bytes per second into one chip, and the fraction of the bytes that has to come in over them."""
-    link = chip.ici_bytes_per_s * stack.ici_efficiency
-    if chip.switched:
-        return 1, link, 1 - 1 / ways
-    crossed = 0
-    links = 0.0
-    rings = stack.ring_factor == "asymptotic"
-    used: list[str] = []
-    for axis in axes:
-        if axis.size == 1:
-            continue
-        if axis.torus_axis in used:
-            raise ValueError(f"two axes share the links of torus axis {axis.torus_axis}; merge them first")
-        used.append(axis.torus_axis)
-        if axis.wraps:
-            crossed += axis.size // 2
-            links += 2
-        else:
-            crossed += (axis.size - 1) * axis.stride
-            links += 1 / axis.stride
-            rings = False
-    return crossed, link * links, 1.0 if rings else 1 - 1 / ways
+def _check_links(axes: Sequence[Links]) -> None:
+    if len(axes) > 1 and len({axis.torus_axis for axis in axes}) < len(axes):
+        raise ValueError(f"axes {', '.join(axis.torus_axis for axis in axes)} share links; merge them first")
 
 
-def _transfer_s(hops_crossed: int, bytes_s: float, chip: Chip, stack: Stack) -> float:
+def _moved_fraction(axes: Sequence[Links], ways: int, chip: Chip, stack: Stack) -> float:
+    """Fraction of the gathered bytes that comes in over the links: (N - 1) / N, or all of them by the book's rings."""
+    if stack.ring_factor == "asymptotic" and not chip.switched and all(axis.wraps for axis in axes if axis.size > 1):
+        return 1.0
+    return 1 - 1 / ways
+
+
+def _gather_s(gathered_bytes: float, axes: Sequence[Links], ways: int, chip: Chip, stack: Stack) -> float:
+    """Seconds of the hops and bytes of one all-gather, its launch left out."""
+    bytes_per_s = bandwidth_bytes_per_s(axes, chip) * stack.ici_efficiency
+    bytes_s = gathered_bytes * _moved_fraction(axes, ways, chip, stack) / bytes_per_s
+    return _combined_s(hops(axes, chip), bytes_s, chip, stack)
+
+
+def _combined_s(hops_crossed: int, bytes_s: float, chip: Chip, stack: Stack) -> float:
     latency_s = _hop_s(chip, stack) * hops_crossed
     return latency_s + bytes_s if stack.latency == "sum" else max(latency_s, bytes_s)
 

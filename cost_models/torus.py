@@ -154,20 +154,20 @@ def legal_slices(chip: Chip, max_chips: int) -> tuple[Slice, ...]:
 
 
 def nearest_slices(chip: Chip, shape: tuple[int, ...] | None) -> tuple[Slice, ...]:
-    """The same sides in a legal order, or the next smaller and the next larger slice by chips."""
-    if shape is None:
-        return legal_slices(chip, chip.chips_per_host)[-1:]
-    turned = tuple(sorted(shape))
-    if is_legal(chip, turned):
+    """The same sides in a legal order, as many chips, or the next fewer and the next more; an example without a shape.
+
+    Of slices with the same number of chips the most compact one is offered.
+    """
+    if shape is not None and is_legal(chip, turned := tuple(sorted(shape))):
         return (Slice(chip, turned),)
-    wanted = math.prod(shape)
+    wanted = 8 if shape is None else math.prod(shape)
     slices = legal_slices(chip, min(max(4 * wanted, 16), chip.max_chips))
-    # Of slices with the same number of chips the most square one is offered.
-    smaller = max((each for each in slices if each.chips <= wanted), key=_squareness, default=None)
-    larger = max(
-        (each for each in slices if each.chips > wanted), key=lambda s: (-s.chips, -max(s.shape)), default=None
-    )
-    return tuple(each for each in (smaller, larger) if each is not None)
+    at_most = (each for each in slices if each.chips <= wanted)
+    at_least = (each for each in slices if each.chips >= wanted)
+    fewer = max(at_most, key=lambda each: (each.chips, -max(each.shape)), default=None)
+    more = min(at_least, key=lambda each: (each.chips, max(each.shape)), default=None)
+    found = (fewer,) if shape is None else (fewer, more)
+    return tuple(dict.fromkeys(each for each in found if each is not None))
 
 
 def split_axis(axis: TorusAxis, sizes: Sequence[int]) -> tuple[MeshAxis, ...]:
@@ -217,10 +217,6 @@ def _merge(pieces: list[MeshAxis], whole: TorusAxis) -> MeshAxis:
     span = major.size * major.stride
     name = "+".join(piece.name for piece in sorted(pieces, key=lambda piece: -piece.stride))
     return MeshAxis(name, size, whole.name, stride=span // size)
-
-
-def _squareness(candidate: Slice) -> tuple[int, int]:
-    return candidate.chips, -max(candidate.shape)
 
 
 def _wrapped(chip: Chip, shape: tuple[int, ...]) -> tuple[bool, ...]:
