@@ -12,7 +12,7 @@ from planner.spec.diagnostic import Diagnostic, shown
 from planner.spec.document import KeyPath, Node, dotted, locate
 from planner.spec.fields import addresses, fields, keys, section_at, subsection
 from planner.spec.nearest import nearest
-from planner.spec.rules import RULES, Rule, rule_name
+from planner.spec.rules import RULES, Finding, Rule, rule_name
 from planner.spec.schema import Spec
 
 S = TypeVar("S", bound=Section)
@@ -43,12 +43,13 @@ def _broken_rules(root: Node, spec: Spec, *, complete: bool) -> tuple[Diagnostic
 
 
 def _broken_rule(root: Node, spec: Spec, rule: Rule, *, complete: bool) -> tuple[Diagnostic, ...]:
+    """A diagnostic for everything one rule finds, up to the first invalid field that it reads."""
+    findings: list[Finding] = []
     try:
-        findings = tuple(rule(spec))
-    except AttributeError:
+        findings.extend(rule(spec))
+    except AttributeError:  # an invalid field is absent
         if complete:
             raise
-        return ()  # the rule reads a field that is invalid, and therefore absent
     return tuple(
         Diagnostic(rule_name(rule), f.message, dotted(f.path), locate(root, f.path, key=f.on_key), f.hint)
         for f in findings

@@ -26,4 +26,19 @@ def test_five_mistakes_give_five_diagnostics_with_their_lines() -> None:
     with pytest.raises(SpecErrors) as caught:
         load_spec(CASES / "five_mistakes" / "spec.yaml")
     found = [(diagnostic.position.line, diagnostic.rule) for diagnostic in caught.value.diagnostics]
-    assert found == [(9, "unknown-key"), (13, "choice"), (16, "slice-shape"), (18, "p95-below-mean"), (22, "unit")]
+    assert found == [
+        (9, "unknown-key"),
+        (13, "choice"),
+        (16, "slice-shape"),
+        (18, "prompt-p95-below-mean"),
+        (22, "unit"),
+    ]
+
+
+def test_a_rule_still_speaks_where_another_part_is_invalid(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    text = (CASES / "lengths" / "spec.yaml").read_text()
+    path.write_text(text.replace("prompt_tokens: {mean: 2048, p95: 1024}", "prompt_tokens: {mean: 2048, p95: many}"))
+    with pytest.raises(SpecErrors) as caught:
+        load_spec(path)
+    assert [diagnostic.rule for diagnostic in caught.value.diagnostics] == ["type", "output-p95-below-mean"]
