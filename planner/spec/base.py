@@ -6,12 +6,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from planner.spec.units import fraction, seconds
 
-Count = Annotated[int, Field(strict=True, gt=0)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
+# No size or length comes near this; sums and products of a few of them stay exact everywhere.
+LARGEST_COUNT = 1_000_000_000
+
+Count = Annotated[int, Field(strict=True, gt=0, le=LARGEST_COUNT)]
+Natural = Annotated[int, Field(strict=True, ge=0, le=LARGEST_COUNT)]
 Flag = Annotated[bool, Field(strict=True)]
 Real = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(seconds), Field(strict=True, gt=0, allow_inf_nan=False)]
-Fraction = Annotated[float, BeforeValidator(fraction), Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), BeforeValidator(seconds)]
+Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False), BeforeValidator(fraction)]
 
 Dtype = Literal["float32", "bf16", "int8"]
 

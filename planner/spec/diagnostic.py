@@ -7,6 +7,8 @@ from unicodedata import east_asian_width
 
 Severity = Literal["error", "warning"]
 
+SNIPPET_WIDTH = 120
+
 
 @dataclass(frozen=True)
 class Position:
@@ -59,10 +61,15 @@ class UnreadableSpec(SpecErrors):
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
-    """The diagnostics by source (in order of first mention), line and column, without repeats."""
+    """The diagnostics by source (files in order of first mention, then overrides), line and column, without repeats."""
     unique = tuple(dict.fromkeys(diagnostics))
     sources = {source: rank for rank, source in enumerate(dict.fromkeys(d.position.source for d in unique))}
-    return tuple(sorted(unique, key=lambda d: (sources[d.position.source], d.position.line or 0, d.position.column)))
+
+    def order(diagnostic: Diagnostic) -> tuple[bool, int, int, int]:
+        place = diagnostic.position
+        return place.line is None, sources[place.source], place.line or 0, place.column
+
+    return tuple(sorted(unique, key=order))
 
 
 def format_diagnostics(diagnostics: Sequence[Diagnostic]) -> str:
@@ -93,15 +100,23 @@ def _snippet(position: Position) -> list[str]:
     """The source line with its number, underlined; nothing for a source without lines."""
     if position.line is None:
         return []
-    text = position.text.replace("\t", " ").rstrip()
-    before = _cells(text[: position.column - 1])
-    under = max(1, _cells(text[position.column - 1 : position.column - 1 + position.length]))
+    text, start = _clipped(position.text.replace("\t", " ").rstrip(), position.column - 1)
+    before = _cells(text[:start])
+    under = max(1, _cells(text[start : start + position.length]))
     gutter = " " * len(str(position.line))
     return [
         f"{gutter} |",
         f"{position.line} | {text}".rstrip(),
         f"{gutter} | {' ' * before}^{'~' * (under - 1)}",
     ]
+
+
+def _clipped(text: str, start: int) -> tuple[str, int]:
+    """A line of at most SNIPPET_WIDTH characters that shows what stands at `start`, and where it stands there."""
+    first = max(0, start - SNIPPET_WIDTH // 2) if len(text) > SNIPPET_WIDTH else 0
+    head = "..." if first else ""
+    tail = "..." if len(text) > first + SNIPPET_WIDTH else ""
+    return head + text[first : first + SNIPPET_WIDTH] + tail, start - first + len(head)
 
 
 def _cells(text: str) -> int:
@@ -114,3 +129,20 @@ def _count(diagnostics: Sequence[Diagnostic]) -> str:
     counts = {kind: sum(d.severity == kind for d in diagnostics) for kind in ("error", "warning")}
     parts = [f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items() if count]
     return ", ".join(parts) or "0 errors"
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it."""
+    match value:
+        case None:
+            return "empty"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            short = len(value) <= 6 and all(isinstance(item, str | int | float) for item in value)
+            return f"[{', '.join(str(item) for item in value)}]" if short else "a list"
+    return str(value)

@@ -174,6 +174,8 @@ class _Builder:
                 [Diagnostic("yaml", f"the document has more than {MAX_NODES} values", "", self.at(0, 0, 1))]
             )
         position = self.span(node)
+        if not isinstance(node, ScalarNode) and str(node.tag) not in (f"{_TAG}map", f"{_TAG}seq"):
+            self.report("yaml", f"tag {_short_tag(node)} means nothing in a spec", position)
         if isinstance(node, MappingNode):
             return Node(dict(self.entries(node)), position)
         if isinstance(node, SequenceNode):
@@ -205,7 +207,7 @@ class _Builder:
                 case "null":
                     return None
                 case "bool":
-                    return text.lower() == "true"
+                    return text.lower() in ("true", "yes", "on")
                 case "int":
                     return int(text.replace("_", ""), 0 if text.lstrip("+-")[:2].lower() in ("0x", "0o", "0b") else 10)
                 case "float":
@@ -215,7 +217,7 @@ class _Builder:
         except ValueError:
             self.report("yaml", f'"{_shortened(text)}" is not a number', position)
             return None
-        self.report("yaml", f"tag {node.tag} means nothing in a spec", position)
+        self.report("yaml", f"tag {_short_tag(node)} means nothing in a spec", position)
         return text
 
     def span(self, node: YamlNode) -> Position:
@@ -232,6 +234,11 @@ class _Builder:
     def report(self, rule: str, message: str, position: Position) -> None:
         """Note one diagnostic."""
         self.diagnostics.append(Diagnostic(rule, message, "", position))
+
+
+def _short_tag(node: YamlNode) -> str:
+    """The tag of a node as a file writes it."""
+    return str(node.tag).replace(_TAG, "!!")
 
 
 def _shortened(text: str) -> str:

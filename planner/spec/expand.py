@@ -62,11 +62,11 @@ def _config(root: Node, folder: Path) -> tuple[Node, tuple[Diagnostic, ...]]:
 
 
 def _under(written: Node, imported: Node) -> Node:
-    """`written` with what it lacks taken from `imported`, section by section."""
+    """`written` with what it lacks taken from `imported`, section by section; one that names its type stands alone."""
     merged = imported.entries | written.entries
     for key in imported.entries.keys() & written.entries.keys():
         above, below = written.entries[key], imported.entries[key]
-        if isinstance(above.node.value, dict) and isinstance(below.node.value, dict):
+        if isinstance(above.node.value, dict) and "type" not in above.node.value:
             merged[key] = replace(above, node=_under(above.node, below.node))
     return replace(written, value=merged)
 

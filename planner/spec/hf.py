@@ -1,6 +1,7 @@
 """A Hugging Face config.json, bundled or the user's own -> the sizes of a model section."""
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,7 @@ def _find(name: object, folder: Path, place: Position) -> tuple[Path, str]:
     if not isinstance(name, str) or not name:
         raise _failure("config", "model.config must be the name of a config.json", place)
     for path in (folder / name, folder / name / "config.json"):
-        if path.is_file():
+        if os.path.isfile(path):  # unlike Path.is_file, no error for a name that no file can have
             return path, str(path)
     stem = name.removeprefix("hf_configs/").removesuffix(".json")
     if stem in bundled_models():
@@ -99,7 +100,7 @@ def _warn_unread(reader: ConfigReader) -> None:
     """A warning for each field that is neither read nor known to be without consequence."""
     for name in reader.written:
         if name not in reader.seen and name not in UNREAD and not name.startswith("_"):
-            reader.report(name, f"{name} is not read; if it changes shapes, give them beside config", "warning")
+            reader.report(name, f"{name} is not read; see that it changes neither sizes nor arithmetic", "warning")
 
 
 def _failure(rule: str, message: str, place: Position, hint: str | None = None) -> SpecErrors:

@@ -68,12 +68,20 @@ def _rope_scaling(scaling: ConfigReader | None) -> Sizes | None:
     return sizes
 
 
+def _whole_rotation(config: ConfigReader) -> None:
+    """Refuses heads of which only a part is rotated: the packaged arithmetic turns all of a head."""
+    if config.real("partial_rotary_factor", 1.0) != 1.0:
+        config.report("partial_rotary_factor", "partial_rotary_factor must be 1: heads are rotated whole")
+
+
 def _windows(config: ConfigReader, tokens: str, full_every: int | None) -> Sizes:
     """The limited layers: those `layer_types` lists, else all but every `full_every`-th; empty for none."""
     if config.get(tokens) is None:
         return {}
     kinds = [kind == "full_attention" for kind in config.items("layer_types")]
-    if kinds:
+    if kinds and len(kinds) != config.count("num_hidden_layers"):
+        config.report("layer_types", f"layer_types lists {len(kinds)} of {config.count('num_hidden_layers')} layers")
+    elif kinds:
         first = kinds.index(True) + 1 if True in kinds else None
         full_every = first
         if any(full != (first is not None and i % first == 0) for i, full in enumerate(kinds, start=1)):
@@ -87,11 +95,13 @@ def _windows(config: ConfigReader, tokens: str, full_every: int | None) -> Sizes
 def llama(config: ConfigReader) -> Sizes:
     """Llama: rotary GQA, gated SiLU, RMS norms, no biases unless asked for."""
     bias = config.flag("attention_bias")
+    _whole_rotation(config)
     return {**_common(config), "qkv_bias": bias, "out_bias": bias, "mlp_bias": config.flag("mlp_bias")}
 
 
 def mistral(config: ConfigReader) -> Sizes:
     """Mistral: Llama with every layer limited to a window, where there is one."""
+    _whole_rotation(config)
     return {**_common(config), **_windows(config, "sliding_window", None)}
 
 
@@ -120,8 +130,8 @@ def qwen3(config: ConfigReader) -> Sizes:
 def qwen3_moe(config: ConfigReader) -> Sizes:
     """Qwen 3 with experts in every `decoder_sparse_step`-th layer, but those listed as dense."""
     layers, step = config.count("num_hidden_layers"), config.count("decoder_sparse_step")
-    dense = set(config.items("mlp_only_layers"))
-    sparse = sum(i % step == 0 and i - 1 not in dense for i in range(1, layers + 1))
+    listed = {layer for layer in config.items("mlp_only_layers") if isinstance(layer, int)}
+    sparse = layers // step - sum((layer + 1) % step == 0 and 0 <= layer < layers for layer in listed)
     moe = {
         "experts": config.count("num_experts"),
         "experts_per_token": config.count("num_experts_per_tok"),

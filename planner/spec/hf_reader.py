@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from planner.spec.diagnostic import Diagnostic, Position, Severity
+from planner.spec.diagnostic import Diagnostic, Position, Severity, shown
 
 
 @dataclass
@@ -17,6 +17,7 @@ class ConfigReader:
     defaults: Mapping[str, object]
     problems: list[Diagnostic] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
+    section: str = ""
 
     def get(self, name: str) -> object:
         """The value of a field; None when it is null, or absent and without a default."""
@@ -69,7 +70,7 @@ class ConfigReader:
         if value is None:
             return None
         if isinstance(value, dict):
-            return ConfigReader(self.source, self.text, value, {}, self.problems, seen=set())
+            return ConfigReader(self.source, self.text, value, {}, self.problems, section=name)
         self.wrong(name, "a mapping", value)
         return None
 
@@ -83,8 +84,10 @@ class ConfigReader:
 
     def wrong(self, name: str, wanted: str, value: object) -> None:
         """Note that a field is not what it has to be."""
-        what = "is missing" if value is None and name not in self.written else f"is {_shown(value)}"
-        self.report(name, f"{name} {what}, but must be {wanted}")
+        if value is None and name not in self.written:
+            self.report(name, f"{self.section or 'the config'} lacks {name}, {wanted}")
+        else:
+            self.report(name, f"{name} must be {wanted}, not {'null' if value is None else shown(value)}")
 
     def report(self, name: str, message: str, severity: Severity = "error") -> None:
         """Note a problem at the place of a field."""
@@ -92,13 +95,11 @@ class ConfigReader:
         self.problems.append(diagnostic)
 
     def place(self, name: str) -> Position:
-        """Where the file writes a field: the last mention, as nested text sizes follow those they replace."""
+        """Where the file writes a field, or its section: at the last mention, where nested sizes stand."""
         mentions = list(re.finditer(rf'"{re.escape(name)}"(?=\s*:)', self.text))
-        return (
-            text_position(self.source, self.text, mentions[-1].start(), len(name) + 2)
-            if mentions
-            else Position(self.source)
-        )
+        if mentions:
+            return text_position(self.source, self.text, mentions[-1].start(), len(name) + 2)
+        return self.place(self.section) if self.section not in ("", name) else Position(self.source)
 
     def _or_default(self, name: str, default: object) -> object:
         value = self.get(name)
@@ -111,18 +112,3 @@ def text_position(source: str, text: str, offset: int, length: int = 1) -> Posit
     end = text.find("\n", offset)
     line = text[start:] if end < 0 else text[start:end]
     return Position(source, text.count("\n", 0, offset) + 1, offset - start + 1, length, line)
-
-
-def _shown(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f'"{value}"'
-        case dict():
-            return "a mapping"
-        case list():
-            return "a list"
-    return str(value)

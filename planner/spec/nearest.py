@@ -31,9 +31,3 @@ def edits(a: str, b: str) -> int:
             current.append(step)
         before, previous = previous, current
     return previous[-1]
-
-
-def any_of(words: Iterable[str]) -> str:
-    """`a`, `a or b`, `a, b or c`."""
-    *first, last = words
-    return f"{', '.join(first)} or {last}" if first else last

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from planner.spec.diagnostic import shown
+
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
 PinKind = Literal["slice", "batch", "kv_cache", "label", "axes"]
 
@@ -60,7 +62,12 @@ def pin_problem(address: str, value: object) -> str | None:
         case "label":
             good = isinstance(value, str)
             wanted = "the name of a layout"
-    return None if good else f"{address} must be {wanted}"
+    return None if good else f"{address} must be {wanted}, not {shown(_single(value))}"
+
+
+def _single(value: object) -> object:
+    """The value as it was written: one axis alone without its list."""
+    return value[0] if isinstance(value, tuple) and len(value) == 1 else value
 
 
 def _is_mesh_axis(axis: object) -> bool:

@@ -5,7 +5,9 @@ A rule reads the spec as if all of it were valid. Where a field is invalid, the 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import isqrt
 
+from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
 from planner.spec.nearest import nearest
 from planner.spec.pins import PINS, pin_problem
@@ -23,6 +25,15 @@ class Finding:
 
 
 Rule = Callable[[Spec], Iterator[Finding]]
+
+
+def known_family(spec: Spec) -> Iterator[Finding]:
+    """The architecture is one whose sizes mean what the model section says."""
+    family = spec.model.family
+    if family not in FAMILIES:
+        close = nearest(family, FAMILIES)
+        hint = f'did you mean "{close}"?' if close else f"known families: {', '.join(FAMILIES)}"
+        yield Finding(("model", "family"), f'model family "{family}" is not known', hint)
 
 
 def known_chip(spec: Spec) -> Iterator[Finding]:
@@ -59,11 +70,14 @@ def slice_repeated(spec: Spec) -> Iterator[Finding]:
             yield Finding(("hardware", "slices", index), f"slice {shape} is listed twice", "list it once")
 
 
-def p95_below_mean(spec: Spec) -> Iterator[Finding]:
-    """The 95th percentile of a length is not below its mean: lengths have a long upper tail."""
-    workload = spec.workload
-    yield from _p95_below_mean(workload.prompt_tokens, "prompt_tokens")
-    yield from _p95_below_mean(workload.output_tokens, "output_tokens")
+def prompt_p95_below_mean(spec: Spec) -> Iterator[Finding]:
+    """The 95th percentile of prompt lengths is not below their mean: lengths have a long upper tail."""
+    yield from _p95_below_mean(spec.workload.prompt_tokens, "prompt_tokens")
+
+
+def output_p95_below_mean(spec: Spec) -> Iterator[Finding]:
+    """The 95th percentile of answer lengths is not below their mean: lengths have a long upper tail."""
+    yield from _p95_below_mean(spec.workload.output_tokens, "output_tokens")
 
 
 def _p95_below_mean(tokens: Tokens, key: str) -> Iterator[Finding]:
@@ -93,7 +107,8 @@ def kv_heads_divide(spec: Spec) -> Iterator[Finding]:
     """Query heads share key and value heads evenly."""
     q_heads, kv_heads = spec.model.q_heads, spec.model.kv_heads
     if q_heads % kv_heads:
-        divisors = [d for d in range(1, q_heads + 1) if q_heads % d == 0]
+        small = [d for d in range(1, isqrt(q_heads) + 1) if q_heads % d == 0]
+        divisors = {*small, *(q_heads // d for d in small)}
         best = min(divisors, key=lambda d: (abs(d - kv_heads), d))
         message = f"{q_heads} q_heads cannot share {kv_heads} kv_heads evenly"
         yield Finding(("model", "kv_heads"), message, f"the nearest that can is {best}")
@@ -113,11 +128,10 @@ def rope_scaling(spec: Spec) -> Iterator[Finding]:
         return
     own = ("factor", "low_freq_factor", "high_freq_factor", "original_max_positions")
     needs = {"llama3": own, "linear": ("factor",), "dynamic": ("factor",), "yarn": ("factor",)}.get(scaling.type, ())
-    for key in needs:
-        if getattr(scaling, key) is None:
-            yield Finding(
-                ("model", "rope", "scaling"), f'rope scaling of type {scaling.type} needs "{key}"', on_key=True
-            )
+    lacking = ", ".join(f'"{key}"' for key in needs if getattr(scaling, key) is None)
+    if lacking:
+        path = ("model", "rope", "scaling")
+        yield Finding(path, f"rope scaling of type {scaling.type} needs {lacking}", on_key=True)
     yield from _frequency_factors(scaling)
 
 
@@ -143,11 +157,18 @@ def pin(spec: Spec) -> Iterator[Finding]:
     """A pin is at an address that can be pinned, with a value of its kind."""
     for address, value in spec.pins.items():
         if address not in PINS:
-            close = nearest(address, PINS)
-            hint = f'did you mean "{close}"?' if close else f"addresses that can be pinned: {', '.join(PINS)}"
-            yield Finding(("pins", address), f'"{address}" cannot be pinned', hint, on_key=True)
+            yield Finding(("pins", address), f'"{address}" cannot be pinned', _pin_hint(address), on_key=True)
         elif problem := pin_problem(address, value):
             yield Finding(("pins", address), problem)
+
+
+def _pin_hint(address: str) -> str:
+    """What to write instead of an address that cannot be pinned."""
+    below = [known for known in PINS if known.startswith(f"{address}.")]
+    if below:
+        return f"write the whole address, such as {below[0]}"
+    close = nearest(address, PINS)
+    return f'did you mean "{close}"?' if close else f"what can be pinned: {', '.join(PINS)}"
 
 
 def pinned_slice(spec: Spec) -> Iterator[Finding]:
@@ -158,10 +179,12 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    known_family,
     known_chip,
     slice_shape,
     slice_repeated,
-    p95_below_mean,
+    prompt_p95_below_mean,
+    output_p95_below_mean,
     context_below_prompt,
     context_above_model,
     kv_heads_divide,

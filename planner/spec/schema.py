@@ -10,11 +10,19 @@ from planner.spec.model import Model
 from planner.spec.pins import PinValue, read_pins
 
 
+def _topology(value: object) -> object:
+    """A slice that is written as a number, as the text it looks like; whether it is a slice is for the rules."""
+    return str(value) if type(value) is int else value
+
+
+Topology = Annotated[str, BeforeValidator(_topology)]
+
+
 class Hardware(Section):
     """The chip, and the slices of it that may be used. `slice: 4x4` is short for `slices: [4x4]`."""
 
     chip: str = Field(min_length=1, description="The accelerator, by its name in the chip catalogue.")
-    slices: tuple[str, ...] = Field(min_length=1, description="Slice topologies that may be used, such as 4x4.")
+    slices: tuple[Topology, ...] = Field(min_length=1, description="Slice topologies that may be used, such as 4x4.")
     reserve: Fraction = Field(default=0.08, description="Part of HBM kept back for the compiler and the runtime.")
 
 
@@ -60,9 +68,7 @@ class Serving(Section):
 class Spec(Section):
     """Everything a plan is made from."""
 
-    version: Annotated[Literal[1], BeforeValidator(lambda value: "true" if value is True else value)] = Field(
-        description="Version of the spec format."
-    )
+    version: int = Field(strict=True, ge=1, le=1, description="Version of the spec format: 1.")
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description="A name for the plan: letters, digits, dot, dash, underscore.",

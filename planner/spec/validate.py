@@ -1,6 +1,6 @@
 """A document -> a Spec, or every reason why it is none."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -8,11 +8,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from planner.spec.base import Section
-from planner.spec.diagnostic import Diagnostic
+from planner.spec.diagnostic import Diagnostic, shown
 from planner.spec.document import KeyPath, Node, dotted, locate
 from planner.spec.fields import addresses, fields, keys, section_at, subsection
 from planner.spec.nearest import nearest
-from planner.spec.rules import RULES, Rule, rule_name
+from planner.spec.rules import RULES, Finding, Rule, rule_name
 from planner.spec.schema import Spec
 
 S = TypeVar("S", bound=Section)
@@ -30,7 +30,7 @@ def validate(root: Node, unknown: Iterable[KeyPath] = ()) -> tuple[Spec | None, 
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         found = _translate(root, details, skipped)
-        invalid = {_known_part(tuple(detail["loc"])) for detail in details}
+        invalid = {_known_part(path) for path in _invalid(root, details)}
         partial = _construct(Spec, data, (), invalid)
         return None, (*found, *_broken_rules(root, partial, complete=False))
     found = _broken_rules(root, spec, complete=True)
@@ -43,12 +43,13 @@ def _broken_rules(root: Node, spec: Spec, *, complete: bool) -> tuple[Diagnostic
 
 
 def _broken_rule(root: Node, spec: Spec, rule: Rule, *, complete: bool) -> tuple[Diagnostic, ...]:
+    """A diagnostic for everything one rule finds, up to the first invalid field that it reads."""
+    findings: list[Finding] = []
     try:
-        findings = tuple(rule(spec))
-    except AttributeError:
+        findings.extend(rule(spec))
+    except AttributeError:  # an invalid field is absent
         if complete:
             raise
-        return ()  # the rule reads a field that is invalid, and therefore absent
     return tuple(
         Diagnostic(rule_name(rule), f.message, dotted(f.path), locate(root, f.path, key=f.on_key), f.hint)
         for f in findings
@@ -56,7 +57,10 @@ def _broken_rule(root: Node, spec: Spec, rule: Rule, *, complete: bool) -> tuple
 
 
 def _construct(section: type[S], data: Any, path: KeyPath, invalid: set[KeyPath]) -> S:
-    """A section that holds its valid fields only; reading another one raises AttributeError."""
+    """A section that holds its valid fields only; reading another one raises AttributeError.
+
+    `invalid` holds paths as `_known_part` gives them.
+    """
     values: dict[str, Any] = {}
     absent: list[str] = []
     given = section.filled(data) if isinstance(data, dict) else {}
@@ -65,10 +69,8 @@ def _construct(section: type[S], data: Any, path: KeyPath, invalid: set[KeyPath]
         below = subsection(info)
         if here in invalid:
             absent.append(name)
-        elif below and any(bad[: len(here)] == here for bad in invalid):
-            values[name] = _construct(below, given.get(key), here, invalid)
-        elif any(bad[: len(here)] == here for bad in invalid):
-            absent.append(name)
+        elif below and isinstance(given.get(key), dict):
+            values[name] = _construct(below, given[key], here, invalid)
         elif key in given:
             adapter: TypeAdapter[object] = TypeAdapter(_annotated(info))
             values[name] = adapter.validate_python(given[key])
@@ -76,6 +78,16 @@ def _construct(section: type[S], data: Any, path: KeyPath, invalid: set[KeyPath]
     for name in absent:
         partial.__dict__.pop(name, None)
     return partial
+
+
+def _invalid(root: Node, details: list[ErrorDetails]) -> Iterator[KeyPath]:
+    """The paths whose values cannot be relied on; of an unknown key, the one it was probably meant to be."""
+    for detail in details:
+        path = tuple(detail["loc"])
+        if detail["type"] != "extra_forbidden":
+            yield path
+        elif meant := _meant_key(root, path):
+            yield (*path[:-1], meant)
 
 
 def _annotated(info: FieldInfo) -> Any:
@@ -116,9 +128,7 @@ def _unknown_key(root: Node, path: KeyPath) -> tuple[Diagnostic, str]:
     """The diagnostic for a key nobody knows, and the key it was probably meant to be."""
     section = section_at(path[:-1]) or Spec
     key, where = str(path[-1]), dotted(path[:-1]) or "the spec"
-    written = root.get(*map(str, path[:-1]))
-    free = [known for known in keys(section) if written is None or known not in written.entries]
-    meant = nearest(key, free) or nearest(key, keys(section))
+    meant = _meant_key(root, path)
     elsewhere = next((dotted(a) for a in addresses() if a[-1] == key), None)
     if meant:
         hint = f'did you mean "{meant}"?'
@@ -128,6 +138,13 @@ def _unknown_key(root: Node, path: KeyPath) -> tuple[Diagnostic, str]:
         hint = f"known keys: {', '.join(keys(section))}"
     place = locate(root, path, key=True)
     return Diagnostic("unknown-key", f'unknown key "{key}" in {where}', dotted(path), place, hint), meant or ""
+
+
+def _meant_key(root: Node, path: KeyPath) -> str | None:
+    """The key that an unknown one was probably meant to be, rather one that its section does not have yet."""
+    section, written = section_at(path[:-1]) or Spec, root.get(*map(str, path[:-1]))
+    free = [known for known in keys(section) if written is None or known not in written.entries]
+    return nearest(str(path[-1]), free) or nearest(str(path[-1]), keys(section))
 
 
 def _missing_keys(root: Node, path: KeyPath, lacking: list[str]) -> Diagnostic:
@@ -154,7 +171,7 @@ def _bad_value(root: Node, path: KeyPath, detail: ErrorDetails) -> Diagnostic:
 def _demand(detail: ErrorDetails) -> tuple[str, str, str | None]:
     """Rule, what the field demands against what it got, and a fix."""
     value, context = detail["input"], detail.get("ctx", {})
-    got = _shown(value)
+    got = shown(value)
     match detail["type"]:
         case "int_type" | "int_from_float" | "int_parsing":
             return "type", f"must be a whole number, not {got}", None
@@ -171,7 +188,7 @@ def _demand(detail: ErrorDetails) -> tuple[str, str, str | None]:
         case "literal_error":
             return "choice", *_choice(value, str(context["expected"]))
         case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
-            return "range", f"must be {_BOUNDS[detail['type']]} {next(iter(context.values()))}, not {got}", None
+            return "range", f"must be {_BOUNDS[detail['type']]} {next(iter(context.values())):g}, not {got}", None
         case "too_short" | "string_too_short":
             return "range", "must not be empty", None
         case "string_pattern_mismatch":
@@ -197,20 +214,4 @@ def _choice(value: object, expected: str) -> tuple[str, str | None]:
     choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
     close = SPELLINGS.get(value) or nearest(value, choices) if isinstance(value, str) else None
     wanted = choices[0] if len(choices) == 1 else f"one of {', '.join(choices)}"
-    return f"must be {wanted}, not {_shown(value)}", f'did you mean "{close}"?' if close in choices else None
-
-
-def _shown(value: object) -> str:
-    """A value as a message quotes it."""
-    match value:
-        case None:
-            return "empty"
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return f'"{value}"' if len(value) <= 60 else f'"{value[:57]}..."'
-        case dict():
-            return "a mapping"
-        case list() | tuple():
-            return "a list"
-    return str(value)
+    return f"must be {wanted}, not {shown(value)}", f'did you mean "{close}"?' if close in choices else None
