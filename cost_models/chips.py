@@ -13,7 +13,7 @@ Kind = Literal["tpu", "gpu", "cpu"]
 WrapRule = Literal["axis_of_16", "multiples_of_4", "never", "switch"]
 
 
-class UnknownChip(LookupError):  # noqa: N818
+class UnknownChip(LookupError):
     """No chip of this name; the message suggests the closest ones."""
 
     def __init__(self, name: str, suggestions: tuple[str, ...]) -> None:
@@ -22,7 +22,7 @@ class UnknownChip(LookupError):  # noqa: N818
         super().__init__(f'unknown chip "{name}"; did you mean {" or ".join(suggestions)}?')
 
 
-class UnsupportedDtype(LookupError):  # noqa: N818
+class UnsupportedDtype(LookupError):
     """A chip has no peak rate for this compute dtype."""
 
     def __init__(self, chip_name: str, dtype: str, supported: tuple[str, ...]) -> None:

@@ -103,7 +103,7 @@ class Slice:
         return tuple(sorted(self.chip.host_shape)) if self.chip.torus_dims == 2 else self.chip.host_shape
 
 
-class IllegalSlice(ValueError):  # noqa: N818
+class IllegalSlice(ValueError):
     """A shape that cannot be ordered; `nearest` are the legal ones closest in chips."""
 
     def __init__(self, chip: Chip, text: str, nearest: tuple[Slice, ...]) -> None:

@@ -48,7 +48,7 @@ class Diagnostic:
         return f"{self.position.place}: {kind}{self.message}{hint} [{self.rule}]"
 
 
-class SpecErrors(Exception):  # noqa: N818 - it holds all of them
+class SpecErrors(Exception):
     """A spec that cannot be used, with every diagnostic found in it."""
 
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
