@@ -1,0 +1,67 @@
+"""Plan -> rendered package, in memory."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
+
+from planner.plan.schema import Plan
+from planner.render.model import RenderError
+from planner.render.plan_text import plan_text
+from planner.render.shake import shake
+from planner.render.view import PackageView, package_view
+
+HELPERS = frozenset({"attention", "collectives", "kv_cache", "model", "sharding"})
+"""Modules of which a package gets only what its other modules use."""
+PLAN_FILE = "plan.yaml"
+
+
+def templates_folder() -> Path:
+    """The folder of the templates: inside an installed wheel, or beside the packages in a checkout."""
+    root = Path(__file__).resolve().parents[1]
+    installed = root / "_templates"
+    return installed if installed.is_dir() else root.parent / "templates"
+
+
+def literal(value: Any) -> str:
+    """Python source of a string, number or tuple of them, in double quotes."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, int | float):
+        return repr(value)
+    items = [literal(item) for item in value]
+    return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
+
+
+def environment(overlay: Path | None) -> Environment:
+    """Jinja2 over the templates; a file of the same name in `overlay` takes the place of ours."""
+    folders = [folder for folder in (overlay, templates_folder()) if folder is not None]
+    loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
+    made = Environment(
+        loader=loader,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    made.filters["py"] = literal
+    return made
+
+
+def render_package(plan: Plan, overlay: Path | None = None) -> dict[str, str]:
+    """The files of the package of `plan`, path -> text; templates in `overlay` take the place of ours, or add files."""
+    if overlay is not None and not overlay.is_dir():
+        raise RenderError(f"overlay {overlay} is no folder")
+    text = plan_text(plan)
+    view = package_view(plan, hashlib.sha256(text.encode()).hexdigest())
+    jinja = environment(overlay)
+    files = {name.removesuffix(".j2"): _render(jinja, name, view) for name in jinja.list_templates(extensions=["j2"])}
+    modules = {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py")}
+    files |= {f"{name}.py": text for name, text in shake(modules, HELPERS).items()}
+    return dict(sorted((files | {PLAN_FILE: text}).items()))
+
+
+def _render(jinja: Environment, name: str, view: PackageView) -> str:
+    return jinja.get_template(name).render(view=view)

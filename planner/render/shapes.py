@@ -1,0 +1,120 @@
+"""Shape: the sizes one configuration of a package runs with, zero padding included."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+
+from planner.plan.schema import GenerateRules, Plan
+from planner.render.model import ModelSizes, RenderError
+
+TINY_LAYERS = 2
+TINY_CONTEXT = 256
+TINY_VOCAB = 512
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a model and its service; `*_stored` include the padding that makes a dimension divide."""
+
+    layers: int
+    d_model: int
+    d_ff: int
+    q_heads: int
+    kv_heads: int
+    head_dim: int
+    vocab: int
+    q_heads_stored: int
+    kv_heads_stored: int
+    d_ff_stored: int
+    vocab_stored: int
+    kv_shards: int
+    batch: int
+    context: int
+    page_tokens: int
+    buckets: tuple[int, ...]
+
+    @property
+    def pads_heads_within_shards(self) -> bool:
+        """Whether a KV shard holds query heads beyond those of its KV heads."""
+        real = self.kv_heads_stored // self.kv_shards * (self.q_heads // self.kv_heads)
+        return self.q_heads_stored // self.kv_shards != real
+
+
+def full_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
+    """The shape of the planned model."""
+    return _shape(plan, axis_sizes, model, plan.generate.context, plan.prefill.buckets)
+
+
+def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
+    """A small model under the same rules, mesh, batch and heads; it pads wherever the planned one pads."""
+    rules = plan.generate.rules
+    rows = prod(axis_sizes.get(axis, 1) for axis in (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model))
+    first = max(16, rows)
+    buckets = tuple(first * 2**step for step in range(5) if first * 2**step <= max(TINY_CONTEXT, first))
+    small = ModelSizes(
+        **{
+            **vars(model),
+            "layers": TINY_LAYERS,
+            "d_model": _multiple(64, _ways(rules.d_model, axis_sizes)),
+            "d_ff": _small(128, _ways(rules.d_ff, axis_sizes), model.d_ff),
+            "vocab": _small(TINY_VOCAB, _ways(rules.vocab, axis_sizes), model.vocab),
+        }
+    )
+    return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets)
+
+
+def _ways(axes: tuple[str, ...], axis_sizes: Mapping[str, int]) -> int:
+    return prod(axis_sizes[axis] for axis in axes)
+
+
+def _multiple(size: int, ways: int) -> int:
+    return ceil(size / ways) * ways
+
+
+def _small(size: int, ways: int, planned: int) -> int:
+    """About `size`, and a multiple of `ways` exactly if `planned` is one."""
+    return _multiple(size, ways) - (1 if planned % ways else 0)
+
+
+def _heads(rules: GenerateRules, model: ModelSizes, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """(query heads, KV heads) as stored: padded by KV group, then to equal shares of each KV shard."""
+    kv_shards = _ways(rules.kv_heads, sizes)
+    shares = _ways(rules.q_heads, sizes) // kv_shards
+    kv_heads = _multiple(model.kv_heads, kv_shards)
+    per_shard = kv_heads // kv_shards * (model.q_heads // model.kv_heads)
+    return kv_shards * _multiple(per_shard, shares), kv_heads
+
+
+def _shape(
+    plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int, buckets: tuple[int, ...]
+) -> Shape:
+    rules = plan.generate.rules
+    q_heads_stored, kv_heads_stored = _heads(rules, model, sizes)
+    _check_divides("d_model", model.d_model, rules.d_model, sizes)
+    _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
+    for bucket in buckets:
+        _check_divides("prefill bucket", bucket, (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), sizes)
+    return Shape(
+        layers=model.layers,
+        d_model=model.d_model,
+        d_ff=model.d_ff,
+        q_heads=model.q_heads,
+        kv_heads=model.kv_heads,
+        head_dim=model.head_dim,
+        vocab=model.vocab,
+        q_heads_stored=q_heads_stored,
+        kv_heads_stored=kv_heads_stored,
+        d_ff_stored=_multiple(model.d_ff, _ways(rules.d_ff, sizes)),
+        vocab_stored=_multiple(model.vocab, _ways(rules.vocab, sizes)),
+        kv_shards=_ways(rules.kv_heads, sizes),
+        batch=plan.generate.batch,
+        context=context,
+        page_tokens=plan.generate.page_tokens,
+        buckets=buckets,
+    )
+
+
+def _check_divides(name: str, size: int, axes: tuple[str, ...], sizes: Mapping[str, int]) -> None:
+    ways = _ways(axes, sizes)
+    if size % ways:
+        raise RenderError(f"{name} {size} does not divide over {'·'.join(axes)} ({ways} ways)")
