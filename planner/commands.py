@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from planner import console
 from planner.console import DONE, NO
@@ -93,3 +94,18 @@ def schema_command() -> int:
 
     print(json.dumps(json_schema(), indent=2))
     return DONE
+
+
+def verify_command(path: Path, target: str | None, style: str) -> int:
+    """Compile a plan's package and print how the programs compare with the plan."""
+    from planner.plan.file import read_plan
+    from planner.verify import audit_to_json, show_audit, verify_plan
+
+    plan = read_plan(path)
+    chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
+    audit = verify_plan(plan, chosen, console.progress)
+    if style == "json":
+        print(audit_to_json(audit))
+    else:
+        show_audit(audit, console.output())
+    return DONE if audit.ok else NO

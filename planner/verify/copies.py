@@ -11,6 +11,8 @@ from planner.verify.hlo import Computation, Instruction, Module, Shape, executio
 from planner.verify.origins import Origin, Origins
 from planner.verify.transfers import KINDS
 
+HELD = ("weights.", "cache")
+"""How the names of the arguments begin that a chip holds from step to step."""
 SMALLEST_SHARE = 1e-4
 """Copies of less than this share of a program's arguments are left out: norms, scales, positions."""
 VMEM = 1
@@ -31,12 +33,11 @@ class Copy:
     count: int
     memory: str
     instruction: str
-    address: str
     purpose: str | None
 
 
 def copies(module: Module, on_tpu: bool) -> list[Copy]:
-    """Every copy of a whole argument, or of a layer of one, that is large enough to matter."""
+    """Every copy of weights or cache, or of a part of them, that is large enough to matter."""
     origins = Origins(module)
     total = sum(parameter.shapes[0].bytes for parameter in module.parameters.values())
     found = (
@@ -57,15 +58,11 @@ def _copies(
     inside = _inside(module, home, each)
     for index, shape in enumerate(each.shapes[:1] if each.opcode != "fusion" else each.shapes):
         origin = origins.of(home, each, index if len(each.shapes) > 1 and each.opcode == "fusion" else None)
-        if origin is None or not _moved_by(origin, inside):
-            continue
-        part = _part(shape, origin.parameter.shapes[0])
-        if part:
+        if origin and origin.parameter.scope.startswith(HELD) and _moved_by(origin, inside):
             memory = "host" if not on_tpu else "VMEM" if shape.memory_space == VMEM else "HBM"
+            part = _part(shape, origin.parameter.shapes[0])
             purpose = _purpose(module, home, each, memory, part)
-            yield Copy(
-                origin.parameter.scope, part, shape.bytes, count, memory, each.name, each.scope.rpartition("/")[0], purpose
-            )
+            yield Copy(origin.parameter.scope, part, shape.bytes, count, memory, each.name, purpose)
 
 
 def _inside(module: Module, home: Computation, each: Instruction) -> set[tuple[str, str]]:
@@ -83,13 +80,10 @@ def _moved_by(origin: Origin, places: set[tuple[str, str]]) -> bool:
     return any(place in places for place in origin.moves) and not any(place in places for place in origin.updates)
 
 
-def _part(shape: Shape, whole: Shape) -> str | None:
-    """How much of an argument a copy holds: all of it, one layer of a stack, or less than is looked at."""
-    if shape.elements == whole.elements:
-        return "whole"
-    if len(whole.dims) > 2 and shape.elements * whole.dims[0] == whole.elements:
-        return "layer"
-    return None
+def _part(shape: Shape, whole: Shape) -> str:
+    """How much of an argument a copy holds: `whole`, or `1/80`."""
+    share = whole.elements / shape.elements
+    return "whole" if share <= 1 else f"1/{share:.0f}"
 
 
 def _purpose(module: Module, home: Computation, each: Instruction, memory: str, part: str) -> str | None:
@@ -98,7 +92,7 @@ def _purpose(module: Module, home: Computation, each: Instruction, memory: str, 
         return "feeds a gather"
     if memory == "VMEM" and readers and not any(_reads_part(module, home, each, reader) for reader in readers):
         return "brought to VMEM and read there in full"
-    if memory == "host" and part == "layer":
+    if memory == "host" and part != "whole":
         return "the CPU backend's matmuls read plain arrays"
     return None
 
