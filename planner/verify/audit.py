@@ -16,8 +16,7 @@ from planner.verify.memory import MemoryLine, memory_lines, total_line
 from planner.verify.transfers import Transfer, transfers
 
 FOREIGN = (
-    "the plan is for {chip} and was compiled for CPU devices: collectives and arguments are judged; "
-    "copies and temporaries are those of another backend, and are not"
+    "a plan for {chip}, compiled for CPU devices: its collectives and arguments are judged, not copies and temporaries"
 )
 
 

@@ -15,7 +15,9 @@ HELD = ("weights.", "cache")
 """How the names of the arguments begin that a chip holds from step to step."""
 SMALLEST_SHARE = 1e-4
 """Copies of less than this share of a program's arguments are left out: norms, scales, positions."""
-VMEM = 1
+MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
+"""Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
+ON_CHIP = frozenset({"VMEM", "CMEM"})
 WAITS = frozenset({"bitcast", "copy-done", "get-tuple-element", "slice-done"})
 PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
 
@@ -24,7 +26,7 @@ PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
 class Copy:
     """A copy that is made `count` times a run: of which argument, how much of it, and where to.
 
-    `purpose` says why a copy is no fault: it feeds a planned gather, or brings to VMEM what is read from there in full.
+    `purpose` says why a copy is no fault: it feeds a planned gather, or brings on chip what is read there in full.
     """
 
     array: str
@@ -56,13 +58,21 @@ def _copies(
     if each.opcode not in ("copy", "copy-start", "convert", "fusion", "reshape", "slice", "slice-start", "transpose"):
         return
     inside = _inside(module, home, each)
-    for index, shape in enumerate(each.shapes[:1] if each.opcode != "fusion" else each.shapes):
-        origin = origins.of(home, each, index if len(each.shapes) > 1 and each.opcode == "fusion" else None)
+    for index, shape in _written(each):
+        origin = origins.of(home, each, index)
         if origin and origin.parameter.scope.startswith(HELD) and _moved_by(origin, inside):
-            memory = "host" if not on_tpu else "VMEM" if shape.memory_space == VMEM else "HBM"
+            memory = MEMORIES.get(shape.memory_space, "on-chip memory") if on_tpu else "host"
             part = _part(shape, origin.parameter.shapes[0])
             purpose = _purpose(module, home, each, memory, part)
             yield Copy(origin.parameter.scope, part, shape.bytes, count, memory, each.name, purpose)
+
+
+def _written(each: Instruction) -> Iterator[tuple[int | None, Shape]]:
+    """The arrays that an instruction writes, with their place in its tuple where it makes several."""
+    if each.opcode == "fusion" and len(each.shapes) > 1:
+        yield from enumerate(each.shapes)
+    else:  # the result of a slice-start stands after its operand, that of a copy-start before it
+        yield None, each.shapes[1 if each.opcode == "slice-start" else 0]
 
 
 def _inside(module: Module, home: Computation, each: Instruction) -> set[tuple[str, str]]:
@@ -90,8 +100,8 @@ def _purpose(module: Module, home: Computation, each: Instruction, memory: str, 
     readers = list(_readers(home, each))
     if readers and all(_gathers(reader) for reader in readers):
         return "feeds a gather"
-    if memory == "VMEM" and readers and not any(_reads_part(module, home, each, reader) for reader in readers):
-        return "brought to VMEM and read there in full"
+    if memory in ON_CHIP and readers and not any(_reads_part(module, home, each, reader) for reader in readers):
+        return f"brought to {memory} and read there in full"
     if memory == "host" and part != "whole":
         return "the CPU backend's matmuls read plain arrays"
     return None
