@@ -19,6 +19,8 @@ MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
 """Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
 ON_CHIP = frozenset({"VMEM", "CMEM"})
 WAITS = frozenset({"bitcast", "copy-done", "get-tuple-element", "slice-done"})
+JOINED = '"ConcatBitcast"'
+"""The custom call that takes pieces which were copied side by side as one array."""
 PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
 
 
@@ -97,44 +99,38 @@ def _part(shape: Shape, whole: Shape) -> str:
 
 
 def _purpose(module: Module, home: Computation, each: Instruction, memory: str, part: str) -> str | None:
+    """Why a copy is no fault, or None."""
     readers = list(_readers(home, each))
-    if readers and all(_gathers(reader) for reader in readers):
+    if readers and all(_gathers(reader) for reader, _ in readers):
         return "feeds a gather"
-    if memory in ON_CHIP and readers and not any(_reads_part(module, home, each, reader) for reader in readers):
+    if memory in ON_CHIP and readers and not any(_reads_part(module, *reading) for reading in readers):
         return f"brought to {memory} and read there in full"
     if memory == "host" and part != "whole":
         return "the CPU backend's matmuls read plain arrays"
     return None
 
 
-def _readers(home: Computation, each: Instruction) -> Iterator[Instruction]:
-    """The instructions that read a value, looking through those that only wait for it or rename it."""
+def _readers(home: Computation, each: Instruction) -> Iterator[tuple[Instruction, str]]:
+    """The instructions that read a value, and its name there, through those that wait for it, rename it or join it."""
     for reader in home.instructions.values():
         if each.name in reader.operands:
-            if reader.opcode in WAITS:
+            if reader.opcode in WAITS or JOINED in reader.attributes:
                 yield from _readers(home, reader)
             else:
-                yield reader
+                yield reader, each.name
 
 
 def _gathers(reader: Instruction) -> bool:
+    """Whether an instruction is a collective, or starts one."""
     return reader.opcode.removesuffix("-start") in KINDS or reader.name.startswith("async-collective-start")
 
 
-def _reads_part(module: Module, home: Computation, each: Instruction, reader: Instruction) -> bool:
-    """Whether a reader takes only a part of the value, such as the rows of a look-up."""
-    if reader.opcode in PARTIAL_READS:
-        return True
+def _reads_part(module: Module, reader: Instruction, name: str) -> bool:
+    """Whether `reader` takes only a part of the value `name`, such as the rows of a look-up."""
     if reader.opcode != "fusion":
-        return False
-    body = module.computations[reader.called[0]]
-    names = {each.name, *(waiting.name for waiting in home.instructions.values() if each.name in waiting.operands)}
-    numbers = {number for number, name in enumerate(reader.operands) if name in names}
+        return reader.opcode in PARTIAL_READS
+    body = module.computations[reader.called[0]].instructions.values()
     parameters = {
-        fused.name
-        for fused in body.instructions.values()
-        if fused.opcode == "parameter" and int(fused.arguments) in numbers
+        fused.name for fused in body if fused.opcode == "parameter" and reader.operands[int(fused.arguments)] == name
     }
-    return any(
-        fused.opcode in PARTIAL_READS and fused.operands[0] in parameters for fused in body.instructions.values()
-    )
+    return any(fused.opcode in PARTIAL_READS and fused.operands[0] in parameters for fused in body)
