@@ -123,6 +123,22 @@ class PrefillView:
 
 
 @dataclass(frozen=True)
+class RuleRow:
+    """One logical axis in both tables, as people read it."""
+
+    logical: str
+    prefill: str
+    generate: str
+
+
+def _cell(axes: Axes | None) -> str:
+    """Mesh axes in words; None means that the phase has no such logical axis."""
+    if axes is None:
+        return ""
+    return ", ".join(axes) if axes else "replicated"
+
+
+@dataclass(frozen=True)
 class PackageView:
     """What a rendered package is made of."""
 
@@ -142,7 +158,6 @@ class PackageView:
     uses_kernel: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
-    chip_seconds_per_million_tokens: str
 
     @property
     def header(self) -> str:
@@ -151,6 +166,13 @@ class PackageView:
             f"Rendered from plan.yaml (sha256 {self.digest[:8]}). "
             "Do not edit: `shardwright render plan.yaml` overwrites this file."
         )
+
+    @property
+    def rule_rows(self) -> tuple[RuleRow, ...]:
+        """The two tables side by side."""
+        prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
+        logical = ("tokens", "batch", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+        return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
     def chips(self) -> int:
@@ -205,7 +227,6 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         uses_kernel=kernel,
         gathers_candidates_at_once=_ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
         masks_vocab=full.vocab_stored != full.vocab,
-        chip_seconds_per_million_tokens=f"{plan.service.chip_seconds_per_million_tokens:.3g}",
     )
 
 
