@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -143,13 +144,18 @@ def test_a_program_that_does_not_compile_is_a_finding(plan: Plan, programs: list
     assert "does not compile" in printed(audit)
 
 
-def test_a_compiler_error_is_told_in_the_program():
-    import jax
-
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (jax.errors.JaxRuntimeError("INTERNAL: bad\n\n layout\nof many lines"), "INTERNAL: bad layout"),
+        (ValueError("head_dim must be 128"), "ValueError: head_dim must be 128"),
+    ],
+)
+def test_an_error_while_compiling_is_told_in_the_program(error: Exception, told: str):
     def lower() -> Any:
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: too large\nused 20G\nof many lines")
+        raise error
 
-    assert build.compiled("generate", lower).failure == "RESOURCE_EXHAUSTED: too large used 20G"
+    assert build.compiled("generate", lower).failure == told
 
 
 def test_the_package_is_forgotten(plan: Plan):

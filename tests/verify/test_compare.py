@@ -53,6 +53,12 @@ def test_a_lost_address_is_made_good_by_all_but_one_field():
     ]
 
 
+def test_two_lost_addresses_stay_two_transfers():
+    twin = HIDDEN.model_copy(update={"address": "generate.attention.q"})
+    lost = [Transfer("all_reduce", ("x",), 8192, 80, None, name) for name in ("all-reduce.1", "all-reduce.2")]
+    assert [row.differs for row in compare([HIDDEN, twin], lost)] == [("kind",), ("kind",)]
+
+
 def test_a_transfer_of_another_address_never_stands_for_a_planned_one():
     rows = compare([OUT], [as_compiled(OUT, "generate.attention.out")])
     assert told(rows) == [("generate.mlp.out", "missing", ()), ("generate.attention.out", "unplanned", ())]

@@ -5,6 +5,7 @@ import pytest
 from planner.plan.make import make_plan
 from planner.spec import load_spec
 from planner.verify import Audit, verify_plan
+from planner.verify.build import compiled, devices_for, imported_package
 from tests.verify.test_audit import EXAMPLES
 
 COMPILE_LIMIT_S = 60
@@ -37,3 +38,13 @@ def test_what_differs_is_copies_of_the_embedding_table(audit: Audit):
     assert {copy.array for copy in unplanned} <= {"weights.embedding"}
     assert {copy.memory for copy in unplanned} <= {"VMEM"}
     assert len(audit.differences) == len(unplanned)
+
+
+def test_a_cache_that_does_not_fit_is_a_finding():
+    plan = make_plan(load_spec(EXAMPLES / "llama_3_1_8b_v5e_2x4.yaml"))
+    generate = plan.generate.model_copy(update={"context": 20 * plan.generate.context})
+    with imported_package(plan.model_copy(update={"generate": generate})) as package:
+        mesh = package.make_mesh(devices_for(plan, "tpu"))
+        program = compiled("insert", lambda: package.lower_insert(package.MODEL, mesh, 1024))
+    assert program.failure is not None
+    assert program.failure.startswith("RESOURCE_EXHAUSTED: Ran out of memory on HBM")
