@@ -93,3 +93,10 @@ def schema_command() -> int:
 
     print(json.dumps(json_schema(), indent=2))
     return DONE
+
+
+def demo_command(prompt: str, directory: Path) -> int:
+    """Plan, render and run the demo's model."""
+    from planner.demo import run_demo
+
+    return run_demo(prompt, directory)
