@@ -4,7 +4,7 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from planner.plan.schema import Collective, GenerateRules, Mesh, Plan, PrefillRules
@@ -40,9 +40,19 @@ MLP_WEIGHTS = {
 class Reduction:
     """How partial sums over d_model are added up: rows scattered, or summed everywhere, then cut locally."""
 
+    value: str
+    group: str
     scattered: Axes = ()
     summed: Axes = ()
     sliced: Axes = ()
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """Calls of the package's collectives, each of which turns `value` into the next `value`."""
+        steps = (("reduce_scatter_rows", "SCATTERED"), ("all_reduce", "SUMMED"), ("own_slice", "SLICED"))
+        return tuple(
+            f"{call}({self.value}, sharding.{self.group}_{part})" for call, part in steps if getattr(self, part.lower())
+        )
 
 
 @dataclass(frozen=True)
@@ -113,6 +123,22 @@ class PrefillView:
 
 
 @dataclass(frozen=True)
+class RuleRow:
+    """One logical axis in both tables, as people read it."""
+
+    logical: str
+    prefill: str
+    generate: str
+
+
+def _cell(axes: Axes | None) -> str:
+    """Mesh axes in words; None means that the phase has no such logical axis."""
+    if axes is None:
+        return ""
+    return ", ".join(axes) if axes else "replicated"
+
+
+@dataclass(frozen=True)
 class PackageView:
     """What a rendered package is made of."""
 
@@ -132,7 +158,6 @@ class PackageView:
     uses_kernel: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
-    chip_seconds_per_million_tokens: str
 
     @property
     def header(self) -> str:
@@ -141,6 +166,13 @@ class PackageView:
             f"Rendered from plan.yaml (sha256 {self.digest[:8]}). "
             "Do not edit: `shardwright render plan.yaml` overwrites this file."
         )
+
+    @property
+    def rule_rows(self) -> tuple[RuleRow, ...]:
+        """The two tables side by side."""
+        prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
+        logical = ("tokens", "batch", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+        return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
     def chips(self) -> int:
@@ -169,6 +201,9 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
     _check_rules(plan, sizes)
     full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
+    copied = _without(plan.generate.rules.q_heads, plan.generate.rules.kv_heads + plan.generate.rules.batch)
+    if copied and full.kv_heads_stored > full.kv_shards:
+        raise RenderError(f"plan {plan.name}: KV heads are copied over {copied[0]} though a chip holds several of them")
     generate = _generate_view(plan, full)
     prefill = _prefill_view(plan, full, sizes, model.weights_dtype == "int8")
     on_tpu = plan.chip in TPU_CHIPS
@@ -192,7 +227,6 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         uses_kernel=kernel,
         gathers_candidates_at_once=_ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
         masks_vocab=full.vocab_stored != full.vocab,
-        chip_seconds_per_million_tokens=f"{plan.service.chip_seconds_per_million_tokens:.3g}",
     )
 
 
@@ -236,9 +270,16 @@ def _milliseconds(seconds: float) -> str:
 
 def _reduction(planned: tuple[Collective, ...], address: str, d_model: Axes, rows: Axes) -> Reduction:
     """The reduction at `address` over `d_model`, scattering those axes of `rows` for which the plan says so."""
+    value = address.rpartition(".")[2]
+    group = value.upper() if address.startswith("generate") else f"PREFILL_{value.upper()}"
     kinds = {c.axes: c.kind for c in planned if c.address == address}
     scattered = tuple(axis for axis in rows if kinds.get((axis,)) == "reduce_scatter")
-    return Reduction(scattered, summed=_without(d_model, scattered), sliced=_without(rows, scattered))
+    return Reduction(value, group, scattered, summed=_without(d_model, scattered), sliced=_without(rows, scattered))
+
+
+def _hidden_reduction(planned: tuple[Collective, ...], address: str, d_model: Axes) -> Reduction:
+    """As `_reduction`, for an MLP's hidden rows, which all chips need again when they are not scattered."""
+    return replace(_reduction(planned, address, d_model, d_model), sliced=())
 
 
 def _generate_view(plan: Plan, shape: Shape) -> GenerateView:
@@ -246,7 +287,6 @@ def _generate_view(plan: Plan, shape: Shape) -> GenerateView:
     rows = _shared(rules.batch, rules.d_model)
     exchanged = _shared(rules.batch, rules.q_heads)
     copied = _without(rules.q_heads, rules.kv_heads + exchanged)
-    hidden = _reduction(planned, "generate.mlp.hidden", rules.d_model, rules.d_model)
     return GenerateView(
         rules=rules,
         step_ms=_milliseconds(plan.generate.step_s),
@@ -256,14 +296,13 @@ def _generate_view(plan: Plan, shape: Shape) -> GenerateView:
         qkv=_reduction(planned, "generate.attention.qkv", rules.d_model, rows),
         q=_reduction(planned, "generate.attention.q", rules.d_model, rows),
         kv=_reduction(planned, "generate.attention.kv", rules.d_model, rows),
-        hidden=Reduction(hidden.scattered, hidden.summed),
+        hidden=_hidden_reduction(planned, "generate.mlp.hidden", rules.d_model),
         drops_head_padding=bool(exchanged) and not copied and shape.pads_heads_within_shards,
     )
 
 
 def _prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool) -> PrefillView:
     rules, stored = plan.prefill.rules, plan.generate.rules
-    hidden = _reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model, rules.d_model)
     kept = _without(rules.q_heads, rules.kv_heads)
     local_kv_heads = shape.kv_heads_stored // _ways(stored.kv_heads, sizes)
     return PrefillView(
@@ -282,7 +321,7 @@ def _prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool
         gathered_d_ff=_without(stored.d_ff, rules.d_ff),
         attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8),
         mlp_gathers=_gathers(MLP_WEIGHTS, stored, rules, int8),
-        hidden=Reduction(hidden.scattered, hidden.summed),
+        hidden=_hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
         embedding_steps=_embedding_steps(rules),
         embedding_summed=_without(rules.vocab, rules.tokens),
         drops_head_padding=not kept and shape.pads_heads_within_shards,
@@ -333,20 +372,22 @@ def _embedding_steps(rules: PrefillRules) -> tuple[str, ...]:
 def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
     """Every named part of the tables; the package gets those that its other files mention."""
     reductions = (
-        ("QKV", "q, k and v", gen.qkv),
-        ("Q", "q", gen.q),
-        ("KV", "k and v", gen.kv),
-        ("HIDDEN", "the generate MLP's hidden", gen.hidden),
-        ("PREFILL_HIDDEN", "the prefill MLP's hidden", pre.hidden),
+        ("q, k and v", gen.qkv),
+        ("q", gen.q),
+        ("k and v", gen.kv),
+        ("gate and up in generate", gen.hidden),
+        ("gate and up in prefill", pre.hidden),
     )
     parts = [
         Group("SCATTERED_SLOTS", gen.scattered_slots, "batch axes that come with the reduction over d_model"),
         Group("EXCHANGED_SLOTS", gen.exchanged_slots, "batch axes that trade query heads for slots"),
     ]
-    for name, what, part in reductions:
-        parts.append(Group(f"{name}_SCATTERED", part.scattered, f"d_model axes over which {what} scatter their rows"))
-        parts.append(Group(f"{name}_SUMMED", part.summed, f"d_model axes over which {what} are summed everywhere"))
-        parts.append(Group(f"{name}_SLICED", part.sliced, f"summed axes of which a chip then keeps its rows of {what}"))
+    for what, part in reductions:
+        parts += [
+            Group(f"{part.group}_SCATTERED", part.scattered, f"d_model axes that scatter the rows of {what}"),
+            Group(f"{part.group}_SUMMED", part.summed, f"d_model axes that sum {what} on every chip"),
+            Group(f"{part.group}_SLICED", part.sliced, f"summed axes along which a chip keeps its rows of {what}"),
+        ]
     parts += [
         Group("OWN_TOKENS", pre.own_tokens, "token axes on which attention keeps its own queries"),
         Group("QUERY_TOKENS", pre.own_tokens + pre.rules.d_model, "axes that hold different queries of one head"),
