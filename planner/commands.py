@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from planner import console
-from planner.console import DONE, NO
+from planner.console import DONE, INFEASIBLE, NO
 from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
 
 
@@ -72,6 +72,19 @@ def render_command(path: Path, folder: Path, overlay: Path | None, check: bool) 
     drift = check_package(plan, folder, overlay)
     print(drift.text() if drift else f"{folder} is what {path} renders to")
     return NO if drift else DONE
+
+
+def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
+    """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
+    from planner.diff import RENDERERS, InfeasibleSide, compare, infeasible_text, read_sides
+
+    try:
+        found = compare(*read_sides(base, head, overrides))
+    except InfeasibleSide as error:
+        print(infeasible_text(error, style), end="")
+        return INFEASIBLE
+    print(RENDERERS[style](found), end="")
+    return NO if exit_code and found.changes else DONE
 
 
 def chips_command(name: str | None, style: str) -> int:
