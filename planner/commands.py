@@ -7,6 +7,8 @@ from planner import console
 from planner.console import DONE, INFEASIBLE, NO
 from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
 
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
 
 def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style: str) -> int:
     """Diagnostics of a spec; with `resolved`, the spec as it is understood."""
@@ -104,7 +106,7 @@ def schema_command() -> int:
     """The JSON schema of a spec."""
     from planner.spec import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps({"$schema": JSON_SCHEMA, **json_schema()}, indent=2))
     return DONE
 
 
