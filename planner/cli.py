@@ -1,0 +1,274 @@
+"""The command line: parse, call, print, exit code. No logic, and nothing heavy is imported before it is needed.
+
+Exit codes: 0 done; 1 the answer is no (invalid spec, drift, difference); 2 the work could not be done (usage,
+unreadable input, internal error); 3 no feasible plan.
+"""
+
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import planner
+
+if getattr(planner, "DISTRIBUTION", None) != "shardwright":
+    sys.exit("another distribution's package `planner` hides shardwright's; uninstall it, or use a fresh environment")
+
+import click
+
+from planner import console
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+SPEC = click.argument("spec", type=click.Path(path_type=Path, dir_okay=False))
+PLAN = click.argument("plan", type=click.Path(path_type=Path, dir_okay=False))
+SET = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Set a value of the spec, e.g. hardware.slice=4x8. May be repeated.",
+)
+FORMAT = click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print the result.",
+)
+
+
+class Examples(click.Command):
+    """A command whose help ends with an EXAMPLES block."""
+
+    def __init__(self, *args: Any, examples: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the examples as they are."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples.strip().splitlines():
+                    formatter.write_text(line.strip())
+
+
+def answers(function: Callable[P, int | None]) -> Callable[P, None]:
+    """Turn what a command returns into an exit code, and what a user can cause into a message without a traceback."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        sys.exit(console.guarded(lambda: function(*args, **kwargs)))
+
+    return run
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name=planner.DISTRIBUTION, prog_name="shardwright")
+def main() -> None:
+    """Plan how a language model is sharded on a slice, for prefill and for generate, and render the JAX package.
+
+    A YAML spec says what is served on what; `plan` proves the best layouts; `render` writes the package that does
+    exactly what the plan says; `diff` shows what a change means.
+    """
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright check spec.yaml\nshardwright check spec.yaml --set hardware.slice=4x8 --resolved",
+)
+@SPEC
+@SET
+@click.option("--resolved", is_flag=True, help="Print the resolved spec: every default and every size filled in.")
+@FORMAT
+@answers
+def check(spec: Path, overrides: tuple[str, ...], resolved: bool, style: str) -> int:
+    """Report every error and warning of SPEC, with lines."""
+    from planner.commands import check_command
+
+    return check_command(spec, overrides, resolved, style)
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'",
+)
+@SPEC
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to this file.")
+@SET
+@FORMAT
+@answers
+def plan(spec: Path, output: Path | None, overrides: tuple[str, ...], style: str) -> int:
+    """Solve SPEC, prove the plan optimal, and summarise it; exits 3 when no plan is feasible."""
+    from planner.commands import plan_command
+
+    return plan_command(spec, output, overrides, style)
+
+
+@main.command(cls=Examples, examples="shardwright show plan.yaml\nshardwright show plan.yaml --collectives")
+@PLAN
+@click.option("--collectives", is_flag=True, help="List the planned collectives of both phases as well.")
+@FORMAT
+@answers
+def show(plan: Path, collectives: bool, style: str) -> int:
+    """Print PLAN as tables."""
+    from planner.commands import show_command
+
+    return show_command(plan, collectives, style)
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright render plan.yaml -o llama_70b\nshardwright render plan.yaml -o llama_70b --check",
+)
+@PLAN
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The package's folder; its name is the package's name.",
+)
+@click.option(
+    "--overlay",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="A folder of templates that replace or add to the built-in ones.",
+)
+@click.option(
+    "--check", is_flag=True, help="Write nothing; exit 1 when the folder differs from what would be rendered."
+)
+@answers
+def render(plan: Path, output: Path, overlay: Path | None, check: bool) -> int:
+    """Render PLAN as a runnable JAX package, or check that a folder still equals it."""
+    from planner.commands import render_command
+
+    return render_command(plan, output, overlay, check)
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright diff base.yaml head.yaml\nshardwright diff base.yaml head.yaml --format markdown --exit-code",
+)
+@click.argument("base", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("head", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "markdown", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print the difference.",
+)
+@click.option("--exit-code", is_flag=True, help="Exit 1 when the plans differ.")
+@SET
+@answers
+def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
+    """Show what changes between BASE and HEAD, each a plan or a spec, and why; --set applies to specs."""
+    from planner.commands import diff_command
+
+    return diff_command(base, head, style, exit_code, overrides)
+
+
+@main.command(cls=Examples, examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention")
+@PLAN
+@click.argument("address", required=False)
+@FORMAT
+@answers
+def explain(plan: Path, address: str | None, style: str) -> int:
+    """Say what binds each phase of PLAN, or one ADDRESS of it, and what the runner-up would cost."""
+    from planner.commands import explain_command
+
+    return explain_command(plan, address, style)
+
+
+@main.command(cls=Examples, examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --target cpu")
+@PLAN
+@click.option(
+    "--target", type=click.Choice(["tpu", "cpu"]), help="What to compile for; the plan's own chip by default."
+)
+@FORMAT
+@answers
+def verify(plan: Path, target: str | None, style: str) -> int:
+    """Compile both phases of PLAN, no hardware needed, and compare the programs with it; exits 1 if they differ."""
+    from planner.commands import verify_command
+
+    return verify_command(plan, target, style)
+
+
+@main.command(cls=Examples, examples="shardwright simulate plan.yaml --requests 500")
+@PLAN
+@click.option("--requests", default=200, show_default=True, type=click.IntRange(min=1), help="Requests to replay.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the request lengths.")
+@FORMAT
+@answers
+def simulate(plan: Path, requests: int, seed: int, style: str) -> int:
+    """Replay requests of the spec's lengths against the predicted steps of PLAN: TTFT and TPOT as distributions."""
+    from planner.commands import simulate_command
+
+    return simulate_command(plan, requests, seed, style)
+
+
+@main.command(cls=Examples, examples="shardwright calibrate\nshardwright calibrate --devices 8 --format json")
+@click.option(
+    "--devices", default=8, show_default=True, type=click.IntRange(min=2), help="Virtual CPU devices to measure on."
+)
+@FORMAT
+@answers
+def calibrate(devices: int, style: str) -> int:
+    """Measure this machine (matmul, memory, collectives) beside what the catalogue says of the host CPU."""
+    from planner.commands import calibrate_command
+
+    return calibrate_command(devices, style)
+
+
+@main.command(cls=Examples, examples="shardwright report plan.yaml -o plan.html")
+@PLAN
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file to write."
+)
+@answers
+def report(plan: Path, output: Path) -> int:
+    """Write PLAN as one self-contained HTML page."""
+    from planner.commands import report_command
+
+    return report_command(plan, output)
+
+
+@main.command(cls=Examples, examples="shardwright chips\nshardwright chips v5e")
+@click.argument("name", required=False)
+@FORMAT
+@answers
+def chips(name: str | None, style: str) -> int:
+    """List the chip catalogue, or one chip with the source of every number."""
+    from planner.commands import chips_command
+
+    return chips_command(name, style)
+
+
+@main.command(cls=Examples, examples="shardwright schema > spec.schema.json")
+@answers
+def schema() -> int:
+    """Print the JSON schema of a spec, for editors."""
+    from planner.commands import schema_command
+
+    return schema_command()
+
+
+@main.command(cls=Examples, examples="shardwright demo\nshardwright demo --prompt 'Name three rivers.'")
+@click.option("--prompt", default="What is the capital of France?", show_default=True, help="What to ask the model.")
+@click.option(
+    "--directory",
+    default=Path("demo"),
+    show_default=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where plan and package are written.",
+)
+@answers
+def demo(prompt: str, directory: Path) -> int:
+    """Plan, render and run SmolLM2-135M on 8 virtual CPU devices."""
+    from planner.commands import demo_command
+
+    return demo_command(prompt, directory)

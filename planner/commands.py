@@ -1,0 +1,117 @@
+"""What each command does: call the parts, print the result, return the exit code."""
+
+import json
+from pathlib import Path
+
+from planner import console
+from planner.console import DONE, INFEASIBLE, NO
+from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
+
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+
+def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style: str) -> int:
+    """Diagnostics of a spec; with `resolved`, the spec as it is understood."""
+    spec, diagnostics = check_spec(path, overrides)
+    if style == "json":
+        print(diagnostics_to_json(diagnostics))
+    elif diagnostics:
+        print(format_diagnostics(diagnostics))
+    elif not resolved:
+        print(f"{path}: no errors")
+    if spec is None:
+        return NO
+    if resolved:
+        print(spec_to_yaml(spec), end="")
+    return DONE
+
+
+def plan_command(path: Path, written: Path | None, overrides: tuple[str, ...], style: str) -> int:
+    """Solve a spec; write and print the plan."""
+    spec = load_spec(path, overrides)
+    from planner.plan.file import plan_to_yaml, write_text
+    from planner.plan.make import make_plan
+    from planner.plan.show import show_plan
+
+    plan = make_plan(spec)
+    if written is not None:
+        write_text(written, plan_to_yaml(plan))
+        console.complain(f"wrote {written}")
+    if style == "json":
+        print(plan.model_dump_json(indent=2, exclude_none=True))
+    else:
+        show_plan(plan, console.output())
+    return DONE
+
+
+def show_command(path: Path, collectives: bool, style: str) -> int:
+    """Print a plan file."""
+    from planner.plan.file import read_plan
+    from planner.plan.show import collective_table, show_plan
+
+    plan = read_plan(path)
+    if style == "json":
+        print(plan.model_dump_json(indent=2, exclude_none=True))
+        return DONE
+    out = console.output()
+    show_plan(plan, out)
+    if collectives:
+        for phase in (plan.prefill, plan.generate):
+            out.print("", collective_table(phase), sep="\n")
+    return DONE
+
+
+def render_command(path: Path, folder: Path, overlay: Path | None, check: bool) -> int:
+    """Render a package, or report how a folder differs from it."""
+    from planner.plan.file import read_plan
+    from planner.render import check_package, write_package
+
+    plan = read_plan(path)
+    if not check:
+        written = write_package(plan, folder, overlay)
+        console.complain(f"wrote {len(written)} files to {folder}")
+        return DONE
+    drift = check_package(plan, folder, overlay)
+    print(drift.text() if drift else f"{folder} is what {path} renders to")
+    return NO if drift else DONE
+
+
+def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
+    """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
+    from planner.diff import RENDERERS, InfeasibleSide, compare, infeasible_text, read_sides
+
+    try:
+        found = compare(*read_sides(base, head, overrides))
+    except InfeasibleSide as error:
+        print(infeasible_text(error, style), end="")
+        return INFEASIBLE
+    print(RENDERERS[style](found), end="")
+    return NO if exit_code and found.changes else DONE
+
+
+def chips_command(name: str | None, style: str) -> int:
+    """The chip catalogue, or one chip with its sources."""
+    from cost_models.chips import chip, chips
+    from planner.plan.catalogue import catalogue_table, chip_data, chip_table
+
+    chosen = chips() if name is None else (chip(name),)
+    if style == "json":
+        print(json.dumps([{**chip_data(each), "sources": dict(each.sources)} for each in chosen], indent=2))
+    else:
+        console.output().print(catalogue_table() if name is None else chip_table(chosen[0]))
+    return DONE
+
+
+def schema_command() -> int:
+    """The JSON schema of a spec."""
+    from planner.spec import json_schema
+
+    print(json.dumps({"$schema": JSON_SCHEMA, **json_schema()}, indent=2))
+    return DONE
+
+
+def demo_command(prompt: str, directory: Path) -> int:
+    """Plan, render and run the demo's model."""
+    from planner.demo import run_demo
+
+    return run_demo(prompt, directory)

@@ -1,0 +1,315 @@
+"""Solution -> Plan: rule tables with names, predictions by address, memory by item, the proof."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cost_models.torus import mesh_coordinates
+from planner.plan import schema
+from planner.problem import costs, hbm, labels, planned
+from planner.problem.build import Built, prefill_buckets
+from planner.problem.costs import Machine, Parts
+from planner.problem.options import attention_rules, mlp_rules
+from planner.problem.rules import Rules
+from planner.problem.tables import Load
+from planner.solve.model import Taken
+from planner.solve.runner_up import runner_ups
+from planner.solve.search import Solution
+from planner.spec import Spec, spec_to_data
+
+ACCURACY = {
+    "book": "asymptotic rooflines at peak rates: a lower bound; expect measured steps to be 1.1 to 2 times longer",
+    "cpu": "virtual devices share the host's cores: right within a factor of about two",
+}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One solution, decoded: its tables and the machine, batch and lengths it was priced for."""
+
+    rules: Rules
+    machine: Machine
+    batch: int
+    load: Load
+
+    def generate_parts(self) -> Parts:
+        """Rooflines of a generate step by address."""
+        stored, batch = self.rules.generate, self.batch
+        return {
+            **costs.generate_attention_parts(stored, batch, self.load.mean_context, self.machine),
+            **costs.generate_mlp_parts(stored, batch, self.machine),
+            **costs.generate_vocab_parts(stored, batch, self.machine),
+        }
+
+    def prefill_parts(self) -> Parts:
+        """Rooflines of the prefill of the planned bucket by address."""
+        (stored, rules), tokens = self.rules, self.load.prompt
+        return {
+            **costs.prefill_attention_parts(stored, rules, tokens, self.machine),
+            **costs.prefill_mlp_parts(stored, rules, tokens, self.machine),
+            **costs.prefill_vocab_parts(rules, tokens, self.machine),
+        }
+
+    def generate_collectives(self) -> list[planned.Collective]:
+        """Collectives of a generate step, in the order of the step."""
+        stored, batch, program = self.rules.generate, self.batch, self.machine.program
+        first, *rest = split_vocab(planned.generate_vocab(stored, batch, program))
+        attention = planned.generate_attention(stored, batch, program)
+        return [*first, *attention, *planned.generate_mlp(stored, batch, program), *rest[0]]
+
+    def prefill_collectives(self) -> list[planned.Collective]:
+        """Collectives of the prefill of the planned bucket, in the order of the step."""
+        return prefill_collectives(self.rules, self.load.prompt, self.machine.program)
+
+
+def prefill_collectives(rules: Rules, tokens: int, program: planned.Program) -> list[planned.Collective]:
+    """Collectives of the prefill of one prompt of `tokens`, in the order of the step."""
+    first, last = split_vocab(planned.prefill_vocab(rules.prefill, tokens, program))
+    attention = planned.prefill_attention(rules.generate, rules.prefill, tokens, program)
+    return [*first, *attention, *planned.prefill_mlp(rules.generate, rules.prefill, tokens, program), *last]
+
+
+def split_vocab(found: Iterable[planned.Collective]) -> tuple[list[planned.Collective], list[planned.Collective]]:
+    """The collectives of the embedding, and those after the last layer."""
+    everything = list(found)
+    first = [collective for collective in everything if ".embedding." in collective.address]
+    return first, [collective for collective in everything if collective not in first]
+
+
+def rules_of(taken: Taken) -> Rules:
+    """The two rule tables that a solution's options make up."""
+    candidate = taken.candidate
+    names = tuple(axis.name for axis in candidate.table.mesh)
+    attention, mlp, vocab = (
+        block.options[choice.index] for block, choice in zip(candidate.table.blocks, taken.choices, strict=True)
+    )
+    stored, rules = attention_rules(names, attention)
+    stored_mlp, rules_mlp = mlp_rules(names, mlp)
+    return Rules(stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab))
+
+
+def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
+    """The plan of a solution."""
+    candidate = solution.taken.candidate
+    machine = built.machines[candidate.mesh_index]
+    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, built.load)
+    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
+    ups = runner_ups(solution)
+    prefill = prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
+    generate = generate.model_copy(update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)})
+    return schema.Plan(
+        format_version=schema.FORMAT_VERSION,
+        name=spec.name,
+        spec=spec_to_data(spec),
+        chip=machine.chip.name,
+        slice=str(machine.slice),
+        mesh=mesh_of(machine),
+        prefill=prefill,
+        generate=generate,
+        padding=tuple(padding_of(chosen)),
+        hbm=hbm_of(spec, chosen),
+        service=service_of(spec, chosen, prefill.step_s, generate.step_s),
+        proof=proof_of(built, solution),
+        accuracy=ACCURACY[machine.stack.name],
+    )
+
+
+def mesh_of(machine: Machine) -> schema.Mesh:
+    """The mesh with the torus coordinates of its chips."""
+    axes = tuple(
+        schema.MeshAxis(name=a.name, size=a.size, torus_axis=a.torus_axis, stride=a.stride, wraps=a.wraps)
+        for a in machine.mesh
+    )
+    return schema.Mesh(axes=axes, chips=mesh_coordinates(machine.mesh, machine.slice))
+
+
+def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
+    """The prefill phase of the plan."""
+    parts = chosen.prefill_parts()
+    stored, rules = chosen.rules
+    return schema.Prefill(
+        rules=schema.PrefillRules(**rules._asdict()),
+        strategy=schema.Strategy(**labels.prefill_strategy(stored, rules)),
+        tokens=chosen.load.prompt,
+        buckets=prefill_buckets(spec, chosen.machine.slice.chips),
+        step_s=costs.total_s(parts, chosen.machine),
+        binds=costs.binds(parts, chosen.machine),
+        parts=tuple(rooflines(parts, chosen.machine)),
+        collectives=tuple(priced(chosen.prefill_collectives(), chosen.machine)),
+    )
+
+
+def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
+    """The generate phase of the plan."""
+    parts = chosen.generate_parts()
+    return schema.Generate(
+        rules=schema.GenerateRules(**chosen.rules.generate._asdict()),
+        strategy=schema.Strategy(**labels.generate_strategy(chosen.rules.generate)),
+        batch=chosen.batch,
+        context=spec.workload.max_context,
+        page_tokens=spec.model.kv_cache.page_tokens,
+        step_s=costs.total_s(parts, chosen.machine),
+        binds=costs.binds(parts, chosen.machine),
+        parts=tuple(rooflines(parts, chosen.machine)),
+        collectives=tuple(priced(chosen.generate_collectives(), chosen.machine)),
+    )
+
+
+def rooflines(parts: Parts, machine: Machine) -> list[schema.Roofline]:
+    """Parts as the plan file lists them, in the order of the step."""
+    ordered = sorted(parts.items(), key=lambda item: STEP_ORDER.index(item[0].split(".", 1)[1]))
+    return [
+        schema.Roofline(
+            address=address,
+            compute_s=cost.compute_s,
+            hbm_s=cost.hbm_s,
+            ici_s=cost.ici_s,
+            fixed_s=cost.fixed_s,
+            total_s=machine.total_s(cost),
+            binds=cost.binds,
+        )
+        for address, cost in ordered
+    ]
+
+
+STEP_ORDER = (
+    "embedding",
+    "attention.qkv",
+    "attention.kv_cache",
+    "attention.out",
+    "mlp.in",
+    "mlp.out",
+    "logits",
+    "sampling",
+    "step",
+)
+
+
+def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema.Collective]:
+    """Collectives with their seconds over the whole step."""
+    return [
+        schema.Collective(
+            address=each.address,
+            kind=each.kind,
+            axes=each.axes,
+            bytes=each.bytes,
+            count=each.repeats,
+            seconds=each.repeats * machine.seconds(each),
+        )
+        for each in found
+    ]
+
+
+def padding_of(chosen: Chosen) -> list[schema.Padding]:
+    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take."""
+    stored, ways = chosen.rules.generate, chosen.machine.ways
+    sizes = chosen.machine.sizes
+    heads = sizes.heads(stored, ways)
+    padded = {
+        "q_heads": (sizes.q_heads, heads.q_padded),
+        "kv_heads": (sizes.kv_heads, heads.kv_padded),
+        "d_ff": (sizes.d_ff, sizes.padded_d_ff(ways(stored.d_ff))),
+        "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab))),
+    }
+    return [
+        schema.Padding(
+            dimension=name,
+            size=size,
+            padded=stored_size,
+            bytes_per_chip=round(unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, name))),
+        )
+        for name, (size, stored_size) in padded.items()
+        if stored_size != size
+    ]
+
+
+def unit_bytes(dimension: str, chosen: Chosen) -> float:
+    """Bytes of one head, column or row on the chip that holds it: weights of all layers, and for KV heads the cache."""
+    sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
+    width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
+    match dimension:
+        case "vocab":
+            return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
+        case "d_ff":
+            return sizes.layers * 3 * width
+        case "q_heads":
+            return sizes.layers * 2 * sizes.head_dim * width
+        case _:
+            slots = chosen.batch / ways(stored.batch)
+            cached = slots * chosen.load.max_context * sizes.kv_bytes
+            return sizes.layers * 2 * sizes.head_dim * (width + cached)
+
+
+def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
+    """The HBM budget of one chip."""
+    (stored, rules), sizes, ways = chosen.rules, chosen.machine.sizes, chosen.machine.ways
+    load = chosen.load
+    weights = sum(
+        count(stored, sizes, ways)
+        for count in (hbm.attention_weights_bytes, hbm.mlp_weights_bytes, hbm.vocab_weights_bytes)
+    )
+    cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
+    activations = (
+        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways)
+        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways)
+        + hbm.prefill_vocab_bytes(load.longest, sizes)
+    )
+    logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
+    total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
+    available = int(capacity * (1 - spec.hardware.reserve))
+    return schema.Hbm(
+        weights=weights,
+        kv_cache=cache,
+        activations=activations,
+        logits=logits,
+        total=total,
+        reserve=capacity - available,
+        capacity=capacity,
+        available=available,
+        free=available - total,
+    )
+
+
+def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
+    """Means that users see: a prompt waits for the step in progress, a token for its share of the other prefills."""
+    output, batch = spec.workload.output_tokens.mean, chosen.batch
+    served_s = batch * prefill_s + output * generate_s
+    tokens_per_s = batch * output / served_s
+    return schema.Service(
+        ttft_s=prefill_s + generate_s,
+        tpot_s=served_s / output,
+        tokens_per_s=tokens_per_s,
+        chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips / tokens_per_s,
+    )
+
+
+def proof_of(built: Built, solution: Solution) -> schema.Proof:
+    """What the solver proved."""
+    return schema.Proof(
+        status="OPTIMAL",
+        objective=built.problem.goal,
+        value=solution.value,
+        bound=solution.bound,
+        candidates=solution.candidates,
+        solved=solution.solved,
+    )
+
+
+def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Chosen) -> schema.RunnerUp | None:
+    """The runner-up of a phase, with its step and its price against the plan."""
+    if taken is None:
+        return None
+    other = Chosen(rules_of(taken), chosen.machine, chosen.batch, chosen.load)
+    stored, rules = other.rules
+    table: schema.GenerateRules | schema.PrefillRules
+    if phase == "prefill":
+        table, strategy = schema.PrefillRules(**rules._asdict()), labels.prefill_strategy(stored, rules)
+        parts = other.prefill_parts()
+    else:
+        table, strategy = schema.GenerateRules(**stored._asdict()), labels.generate_strategy(stored)
+        parts = other.generate_parts()
+    return schema.RunnerUp(
+        rules=table,
+        strategy=schema.Strategy(**strategy),
+        step_s=costs.total_s(parts, chosen.machine),
+        objective_ratio=round(taken.value / solution.value, 6),
+    )

@@ -1,0 +1,144 @@
+"""An infeasible spec, told so that it can be mended: what conflicts, by how much, and which changes would fit."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cost_models.chips import chip
+from cost_models.torus import legal_slices, parse_slice
+from planner.plan.units import bytes_text, seconds_text
+from planner.problem.build import build
+from planner.problem.problem import NS, UNIT_BYTES, Limits
+from planner.solve.infeasible import Infeasible, Need
+from planner.solve.search import search
+from planner.spec import Spec, spec_from_data, spec_to_data
+
+LARGEST_FACTOR = 8
+SHORTEST_CONTEXT = 128
+
+Changes = dict[str, object]
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the spec that was solved and found feasible."""
+
+    changes: Changes
+
+    def text(self) -> str:
+        """The change as `--set` arguments."""
+        return " ".join(f"--set {path}={value}" for path, value in self.changes.items())
+
+
+def conflict_text(spec: Spec, infeasible: Infeasible) -> list[str]:
+    """The conflict in sentences, with what is needed, what there is, and the difference."""
+    slices = " or ".join(spec.hardware.slices)
+    lines = [f"no plan for {spec.name} on {spec.hardware.chip} {slices}"]
+    if not infeasible.conflict:
+        return [*lines, f"  no layout is legal on any mesh of the slice{pins_text(spec)}"]
+    joint = len(infeasible.conflict) > 1
+    lines += [f"  {need_text(spec, need, joint)}" for need in infeasible.conflict]
+    return lines
+
+
+def pins_text(spec: Spec) -> str:
+    """The smallest set of pins that cannot be kept together, found by dropping them one by one."""
+    pins = dict(spec.pins)
+    for address in list(pins):
+        fewer = {name: value for name, value in pins.items() if name != address}
+        if has_no_layout(spec.model_copy(update={"pins": fewer})):
+            pins = fewer
+    written = ", ".join(
+        f"{address}: {value}" for address, value in spec_to_data(spec).get("pins", {}).items() if address in pins
+    )
+    return f"; these pins cannot be kept together: {written}" if written else ""
+
+
+def has_no_layout(spec: Spec) -> bool:
+    """Whether no layout is legal, whatever it costs."""
+    return search(replace(build(spec).problem, limits=Limits())) is None
+
+
+def need_text(spec: Spec, need: Need, joint: bool) -> str:
+    """One limit of the conflict. `joint`: it is impossible only together with the others."""
+    least = "while the other limits hold, the least possible is" if joint else "the least possible is"
+    if need.limit == "hbm":
+        have, needed = need.have * UNIT_BYTES, need.need * UNIT_BYTES
+        capacity = chip(spec.hardware.chip).hbm_bytes
+        return (
+            f"HBM: {least} {bytes_text(needed)} per chip, and {bytes_text(have)} is available "
+            f"({bytes_text(capacity)} less the reserve): {bytes_text(needed - have)} missing per chip"
+        )
+    have_s, need_s = need.have / NS, need.need / NS
+    name = {"ttft": "TTFT (limits.ttft)", "tpot": "TPOT (limits.tpot)"}[need.limit]
+    over = seconds_text(need_s - have_s)
+    return f"{name}: {least} {seconds_text(need_s)}, the limit is {seconds_text(have_s)}: {over} over"
+
+
+def remedies(spec: Spec, infeasible: Infeasible) -> Iterator[Remedy]:
+    """The nearest changes of each kind that do fit, each verified by solving."""
+    if not infeasible.conflict:
+        return
+    groups = [limit_changes(infeasible), slice_changes(spec), dtype_changes(spec), context_changes(spec)]
+    for group in groups:
+        found = next((changes for changes in group if is_feasible(spec, changes)), None)
+        if found is not None:
+            yield Remedy(found)
+
+
+def is_feasible(spec: Spec, changes: Changes) -> bool:
+    """Whether the spec has a plan after these changes."""
+    return search(build(changed(spec, changes)).problem) is not None
+
+
+def changed(spec: Spec, changes: Changes) -> Spec:
+    """The spec with values at dotted paths replaced."""
+    data = spec_to_data(spec)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        target = data
+        for parent in parents:
+            target = target.setdefault(parent, {})
+        target[last] = value
+        if last == "slice":
+            target.pop("slices", None)
+            target["slices"] = [target.pop("slice")]
+    return spec_from_data(data)
+
+
+def limit_changes(infeasible: Infeasible) -> Iterator[Changes]:
+    """Each limit of the conflict relaxed to what is needed, rounded up to a microsecond."""
+    for need in infeasible.conflict:
+        if need.limit != "hbm":
+            yield {f"limits.{need.limit}": f"{-(-need.need // 1000) / 1000:g} ms"}
+
+
+def larger_slices(spec: Spec) -> list[str]:
+    """The legal slices with more chips than the spec allows, smallest first, most square first among equals."""
+    machine_chip = chip(spec.hardware.chip)
+    most = max(parse_slice(machine_chip, text).chips for text in spec.hardware.slices)
+    larger = [each for each in legal_slices(machine_chip, most * LARGEST_FACTOR) if each.chips > most]
+    by_chips = {each.chips: each for each in sorted(larger, key=lambda each: -max(each.shape))}
+    return [str(by_chips[chips]) for chips in sorted(by_chips)]
+
+
+def slice_changes(spec: Spec) -> Iterator[Changes]:
+    """A larger slice, and nothing else."""
+    if "slice" not in spec.pins:
+        for text in larger_slices(spec):
+            yield {"hardware.slice": text}
+
+
+def dtype_changes(spec: Spec) -> Iterator[Changes]:
+    """int8 weights, on the same slice or on a larger one."""
+    if spec.model.weights.dtype != "int8":
+        yield {"model.weights.dtype": "int8"}
+        for change in slice_changes(spec):
+            yield {"model.weights.dtype": "int8", **change}
+
+
+def context_changes(spec: Spec) -> Iterator[Changes]:
+    """A shorter context: halved until it fits, not below what a p95 prompt needs."""
+    context = spec.workload.max_context // 2
+    while context >= max(SHORTEST_CONTEXT, spec.workload.prompt_tokens.p95):
+        yield {"workload.max_context": context}
+        context //= 2

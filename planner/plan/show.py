@@ -1,0 +1,145 @@
+"""A plan as tables a person can read: per phase rules, times, what binds and the runner-up; then memory and proof."""
+
+from collections.abc import Iterable
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from planner.plan.schema import Generate, Hbm, Mesh, Plan, Prefill, RunnerUp, Service
+from planner.plan.units import bytes_text, percent_text, seconds_text
+
+RULE_MEANING = {
+    "tokens": "prompt tokens",
+    "batch": "sequences in the KV cache",
+    "d_model": "residual stream, weight rows",
+    "q_heads": "query heads, projections",
+    "kv_heads": "KV heads, KV cache",
+    "d_ff": "MLP hidden",
+    "vocab": "embedding and logits",
+}
+PARTS = ("compute", "hbm", "ici", "fixed")
+
+
+def show_plan(plan: Plan, console: Console) -> None:
+    """Print a plan."""
+    console.print(headline(plan))
+    for phase in (plan.prefill, plan.generate):
+        console.print(phase_view(phase, plan.mesh))
+    console.print(memory_table(plan.hbm))
+    if plan.padding:
+        console.print(padding_table(plan))
+    console.print(service_text(plan.service))
+    console.print(proof_text(plan))
+
+
+def headline(plan: Plan) -> Text:
+    """What the plan is for: model, slice, mesh."""
+    axes = ", ".join(f"{axis.name}={axis.size}" + (" ring" if axis.wraps else "") for axis in plan.mesh.axes)
+    return Text.assemble((plan.name, "bold"), f" on {plan.chip} {plan.slice} (mesh {axes})")
+
+
+def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
+    """One phase: title, rule table, predicted times, runner-up."""
+    return Group(
+        "", phase_title(phase), rule_table(phase, mesh), time_table(phase), runner_up_text(phase.runner_up, phase)
+    )
+
+
+def phase_title(phase: Prefill | Generate) -> Text:
+    """The phase's name, its load, its step time and what binds it."""
+    if isinstance(phase, Prefill):
+        name, load = "prefill", f"one prompt of {phase.tokens} tokens"
+    else:
+        name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}"
+    return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
+
+
+def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:
+    """Logical axis -> mesh axes, with the strategy that follows."""
+    sizes = {axis.name: axis.size for axis in mesh.axes}
+    strategies = dict(phase.strategy)
+    named = {"q_heads": "attention", "d_ff": "mlp", "kv_heads": "kv_cache", "vocab": "vocab"}
+    table = plain_table("logical axis", "mesh axes", "ways", "what it cuts", "strategy")
+    for logical, axes in dict(phase.rules).items():
+        ways = 1
+        for axis in axes:
+            ways *= sizes[axis]
+        strategy = strategies[named[logical]] if logical in named else ""
+        table.add_row(logical, ", ".join(axes) or "-", str(ways), RULE_MEANING[logical], strategy)
+    return table
+
+
+def time_table(phase: Prefill | Generate) -> Table:
+    """Predicted time of each part of a step, and what binds it."""
+    table = plain_table("part", *PARTS, "total", "share", "binds", numeric=range(1, 7))
+    for part in phase.parts:
+        seconds = [getattr(part, f"{name}_s") for name in PARTS]
+        share = percent_text(part.total_s / phase.step_s if phase.step_s else 0.0)
+        table.add_row(part.address, *map(seconds_text, seconds), seconds_text(part.total_s), share, part.binds)
+    return table
+
+
+def collective_table(phase: Prefill | Generate) -> Table:
+    """Planned collectives of a phase."""
+    table = plain_table("collective", "kind", "axes", "bytes per chip", "count", "time a step", numeric=(3, 4, 5))
+    for each in phase.collectives:
+        row = (each.address, each.kind, ",".join(each.axes), bytes_text(each.bytes), str(each.count))
+        table.add_row(*row, seconds_text(each.seconds))
+    return table
+
+
+def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str:
+    """The best plan whose table of this phase differs, and its price."""
+    if runner_up is None:
+        return "  runner-up: none; no other layout of this phase is legal here"
+    price = percent_text(runner_up.objective_ratio - 1)
+    differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
+    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} dearer in all"
+
+
+def memory_table(hbm: Hbm) -> Table:
+    """The HBM budget of one chip."""
+    table = plain_table("HBM per chip", "bytes", "share", numeric=(1, 2))
+    items = ("weights", "kv_cache", "activations", "logits", "reserve", "free")
+    for name in items:
+        value = getattr(hbm, name)
+        table.add_row(name, bytes_text(value), percent_text(value / hbm.capacity))
+    table.add_row("capacity", bytes_text(hbm.capacity), "100 %")
+    return table
+
+
+def padding_table(plan: Plan) -> Table:
+    """Dimensions that are stored wider than they are."""
+    table = plain_table("padded", "from", "to", "bytes per chip", numeric=(1, 2, 3))
+    for item in plan.padding:
+        table.add_row(item.dimension, str(item.size), str(item.padded), bytes_text(item.bytes_per_chip))
+    return table
+
+
+def service_text(service: Service) -> str:
+    """What users of the service see."""
+    return (
+        f"service (means): TTFT {seconds_text(service.ttft_s)}, TPOT {seconds_text(service.tpot_s)}, "
+        f"{service.tokens_per_s:.4g} tokens/s, "
+        f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds per million output tokens"
+    )
+
+
+def proof_text(plan: Plan) -> str:
+    """The proof, in a sentence, and what to expect of the numbers."""
+    proof = plan.proof
+    return (
+        f"proof: {proof.status} for {proof.objective}; {proof.candidates} candidates (mesh x batch), "
+        f"{proof.solved} solved, the rest bounded away\naccuracy: {plan.accuracy}"
+    )
+
+
+def plain_table(*columns: str, numeric: Iterable[int] = ()) -> Table:
+    """A table without a frame, numbers to the right."""
+    right = set(numeric)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(columns[0], no_wrap=True)
+    for index, column in enumerate(columns[1:], start=1):
+        table.add_column(column, justify="right" if index in right else "left", no_wrap=index in right)
+    return table

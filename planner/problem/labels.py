@@ -1,0 +1,117 @@
+"""Strategy names derived from rule tables, for people and for pins; nothing is priced by them."""
+
+from planner.problem.rules import (
+    Axes,
+    GenerateRules,
+    PrefillRules,
+    common,
+    copied_kv,
+    exchanged_batch,
+    scattered_batch,
+    without,
+)
+
+REPLICATED = "replicated"
+MEGATRON = "1d"
+TWO_D = "2d"
+D_MODEL = "d_model"
+GATHERED = "weight_gathered"
+SEQUENCE = "sequence_parallel"
+
+
+def on(axes: Axes) -> str:
+    """Axes as they are written in a label."""
+    return axes[0] if len(axes) == 1 else "(" + ",".join(axes) + ")"
+
+
+def stationary(d_model: Axes, width: Axes) -> str:
+    """The name of a weight-stationary layout: 1D cuts heads or d_ff, 2D cuts d_model as well."""
+    if d_model and width:
+        return TWO_D
+    if d_model:
+        return D_MODEL
+    return MEGATRON if width else REPLICATED
+
+
+def kv_cache_label(rules: GenerateRules) -> str:
+    """How the KV cache is cut: heads, batch, heads_x_batch, or replicated."""
+    if rules.kv_heads and rules.batch:
+        return "heads_x_batch"
+    if rules.batch:
+        return "batch"
+    return "heads" if rules.kv_heads else REPLICATED
+
+
+def prefill_label(stored_d: Axes, stored_width: Axes, d_model: Axes, width: Axes, tokens: Axes) -> str:
+    """The name of a block's prefill layout, given how its weights are stored."""
+    if without(stored_d + stored_width, d_model + width):
+        return GATHERED
+    if common(tokens, width):
+        return SEQUENCE
+    return stationary(d_model, width)
+
+
+def attention_label(rules: GenerateRules) -> str:
+    """The name of the attention projections' layout in generate."""
+    return stationary(rules.d_model, rules.q_heads)
+
+
+def mlp_label(rules: GenerateRules) -> str:
+    """The name of the MLP's layout in generate."""
+    return stationary(rules.d_model, rules.d_ff)
+
+
+def prefill_attention_label(stored: GenerateRules, rules: PrefillRules) -> str:
+    """The name of the attention projections' layout in prefill."""
+    return prefill_label(stored.d_model, stored.q_heads, rules.d_model, rules.q_heads, rules.tokens)
+
+
+def prefill_mlp_label(stored: GenerateRules, rules: PrefillRules) -> str:
+    """The name of the MLP's layout in prefill."""
+    return prefill_label(stored.d_model, stored.d_ff, rules.d_model, rules.d_ff, rules.tokens)
+
+
+def described(label: str, **axes: Axes) -> str:
+    """A label with the axes behind it: `2d: d_model on x, d_ff on y`."""
+    parts = [f"{name} on {on(names)}" for name, names in axes.items() if names]
+    return f"{label}: {', '.join(parts)}" if parts else label
+
+
+def generate_strategy(rules: GenerateRules) -> dict[str, str]:
+    """The strategy of each part in generate, in words."""
+    return {
+        "attention": described(attention_label(rules), d_model=rules.d_model, q_heads=rules.q_heads),
+        "kv_cache": described(
+            kv_cache_label(rules),
+            kv_heads=rules.kv_heads,
+            batch=scattered_batch(rules),
+            batch_by_all_to_all=exchanged_batch(rules),
+            copies=copied_kv(rules),
+        ),
+        "mlp": described(mlp_label(rules), d_model=rules.d_model, d_ff=rules.d_ff),
+        "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
+    }
+
+
+def prefill_strategy(stored: GenerateRules, rules: PrefillRules) -> dict[str, str]:
+    """The strategy of each part in prefill, in words."""
+    over_attention = without(stored.d_model + stored.q_heads, rules.d_model + rules.q_heads)
+    over_mlp = without(stored.d_model + stored.d_ff, rules.d_model + rules.d_ff)
+    return {
+        "attention": described(
+            prefill_attention_label(stored, rules),
+            tokens=rules.tokens,
+            weights_gathered=over_attention,
+            d_model=rules.d_model,
+            q_heads=rules.q_heads,
+        ),
+        "kv_cache": described("heads" if rules.kv_heads else REPLICATED, kv_heads=rules.kv_heads),
+        "mlp": described(
+            prefill_mlp_label(stored, rules),
+            tokens=rules.tokens,
+            weights_gathered=over_mlp,
+            d_model=rules.d_model,
+            d_ff=rules.d_ff,
+        ),
+        "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
+    }

@@ -1,0 +1,138 @@
+"""The strategy space: what each mesh axis may do in each block, and the rule tables that follow.
+
+A block (attention, MLP) takes one role per mesh axis for generate, which is also how its weights are stored, and one
+mode for prefill: compute on the axis as generate does, shard tokens and gather activations around the block
+(sequence parallel), or shard tokens and gather the weights. Blocks meet only in the residual stream, so a choice is
+legal when their residual layouts agree.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+from planner.problem.rules import Axes, GenerateRules, PrefillRules
+
+
+class Role(StrEnum):
+    """What a mesh axis cuts in generate (and in the stored weights of the block)."""
+
+    NONE = "none"
+    D_MODEL = "d_model"
+    D_MODEL_BATCH = "d_model_batch"
+    KV_HEADS = "kv_heads"
+    COPIED_KV = "copied_kv"
+    HEADS_BATCH = "heads_batch"
+    D_FF = "d_ff"
+
+
+class Mode(StrEnum):
+    """How prefill uses an axis: as generate does, sequence parallel, or with gathered weights."""
+
+    SAME = "same"
+    SEQUENCE = "sequence"
+    GATHERED = "gathered"
+
+
+class Residual(StrEnum):
+    """What a mesh axis cuts in the residual stream: of generate, then of prefill."""
+
+    WHOLE = "whole"
+    TOKENS = "whole/tokens"
+    D_MODEL = "d_model"
+    D_MODEL_TOKENS = "d_model/tokens"
+
+
+HEAD_ROLES = (Role.KV_HEADS, Role.COPIED_KV, Role.HEADS_BATCH)
+D_ROLES = (Role.D_MODEL, Role.D_MODEL_BATCH)
+ATTENTION_ROLES = (Role.NONE, *D_ROLES, *HEAD_ROLES)
+MLP_ROLES = (Role.NONE, Role.D_MODEL, Role.D_FF)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One role and one mode per mesh axis, for one block."""
+
+    roles: tuple[Role, ...]
+    modes: tuple[Mode, ...]
+
+    @property
+    def residual(self) -> tuple[Residual, ...]:
+        """The residual layout this option needs on each mesh axis."""
+        return tuple(residual(role, mode) for role, mode in zip(self.roles, self.modes, strict=True))
+
+
+def residual(role: Role, mode: Mode) -> Residual:
+    """The residual layout that a role and a mode need on their axis."""
+    tokens = mode is not Mode.SAME
+    if role in D_ROLES:
+        return Residual.D_MODEL_TOKENS if tokens else Residual.D_MODEL
+    return Residual.TOKENS if tokens else Residual.WHOLE
+
+
+def modes_of(role: Role) -> tuple[Mode, ...]:
+    """The prefill modes a role allows; an axis that cuts d_model has no sequence-parallel form."""
+    if role in HEAD_ROLES or role is Role.D_FF:
+        return (Mode.SAME, Mode.SEQUENCE, Mode.GATHERED)
+    return (Mode.SAME, Mode.GATHERED)
+
+
+def role_tuples(sizes: tuple[int, ...], roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
+    """Every assignment of roles to mesh axes of these sizes, in a fixed order; an axis of one chip cuts nothing."""
+    return list(product(*(roles if size > 1 else (Role.NONE,) for size in sizes)))
+
+
+def mode_tuples(sizes: tuple[int, ...], roles: tuple[Role, ...]) -> list[tuple[Mode, ...]]:
+    """Every assignment of prefill modes to axes with these sizes and roles."""
+    pairs = zip(sizes, roles, strict=True)
+    return list(product(*(modes_of(role) if size > 1 else (Mode.SAME,) for size, role in pairs)))
+
+
+def axes_with(names: Axes, roles: tuple[Role, ...], *wanted: Role) -> Axes:
+    """The mesh axes whose role is one of `wanted`, in the order of `wanted`, then of the mesh."""
+    return tuple(name for role in wanted for name, own in zip(names, roles, strict=True) if own is role)
+
+
+def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
+    """The attention part of both tables."""
+    roles = option.roles
+    generate = GenerateRules(
+        batch=axes_with(names, roles, Role.D_MODEL_BATCH, Role.HEADS_BATCH),
+        d_model=d_model_axes(names, option),
+        q_heads=axes_with(names, roles, *HEAD_ROLES),
+        kv_heads=axes_with(names, roles, Role.KV_HEADS),
+    )
+    tokens, kept = token_axes(names, option)
+    ordered = tuple(n for n in tokens if n not in generate.q_heads or n not in kept)
+    prefill = PrefillRules(
+        tokens=ordered + tuple(n for n in tokens if n not in ordered),
+        d_model=tuple(n for n in generate.d_model if n in kept),
+        q_heads=tuple(n for n in generate.q_heads if n in kept),
+        kv_heads=tuple(n for n in generate.kv_heads if n in kept),
+    )
+    return generate, prefill
+
+
+def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
+    """The MLP part of both tables."""
+    generate = GenerateRules(d_model=d_model_axes(names, option), d_ff=axes_with(names, option.roles, Role.D_FF))
+    tokens, kept = token_axes(names, option)
+    prefill = PrefillRules(
+        tokens=tokens,
+        d_model=tuple(n for n in generate.d_model if n in kept),
+        d_ff=tuple(n for n in generate.d_ff if n in kept),
+    )
+    return generate, prefill
+
+
+def d_model_axes(names: Axes, option: Option) -> Axes:
+    """The axes that cut d_model in the stored weights, those that prefill gathers last: what is left is contiguous."""
+    cut = [(name, mode) for name, role, mode in zip(names, option.roles, option.modes, strict=True) if role in D_ROLES]
+    return tuple(name for gathered in (False, True) for name, mode in cut if (mode is Mode.GATHERED) is gathered)
+
+
+def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
+    """The axes that cut tokens in prefill, and those on which prefill computes with the stored weights."""
+    pairs = list(zip(names, option.modes, strict=True))
+    tokens = tuple(name for name, mode in pairs if mode is not Mode.SAME)
+    kept = tuple(name for name, mode in pairs if mode is not Mode.GATHERED)
+    return tokens, kept

@@ -1,0 +1,112 @@
+"""Rule tables (logical axis -> mesh axes) and what they do to sizes: ways, padded heads, padded widths.
+
+The two tables of a plan share one mesh. Weights are stored once, as the generate table says; prefill gathers a weight
+over every axis that its own table leaves out.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, prod
+from typing import NamedTuple
+
+Axes = tuple[str, ...]
+
+
+class GenerateRules(NamedTuple):
+    """Mesh axes of each logical axis in generate, major to minor; empty means replicated."""
+
+    batch: Axes = ()
+    d_model: Axes = ()
+    q_heads: Axes = ()
+    kv_heads: Axes = ()
+    d_ff: Axes = ()
+    vocab: Axes = ()
+
+
+class PrefillRules(NamedTuple):
+    """Mesh axes of each logical axis in prefill, major to minor; empty means replicated."""
+
+    tokens: Axes = ()
+    d_model: Axes = ()
+    q_heads: Axes = ()
+    kv_heads: Axes = ()
+    d_ff: Axes = ()
+    vocab: Axes = ()
+
+
+class Rules(NamedTuple):
+    """Both tables of a plan."""
+
+    generate: GenerateRules
+    prefill: PrefillRules
+
+
+def without(axes: Axes, taken: Axes) -> Axes:
+    """The axes that are not in `taken`, in order."""
+    return tuple(axis for axis in axes if axis not in taken)
+
+
+def common(axes: Axes, others: Axes) -> Axes:
+    """The axes that are in `others` too, in order."""
+    return tuple(axis for axis in axes if axis in others)
+
+
+class Ways:
+    """How many ways a set of mesh axes cuts an array; remembered, since pricing asks for the same few sets."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self._sizes = sizes
+        self._known: dict[Axes, int] = {}
+
+    def __call__(self, axes: Axes) -> int:
+        found = self._known.get(axes)
+        if found is None:
+            found = self._known[axes] = prod(self._sizes[axis] for axis in axes)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Attention heads as stored: padded by KV group, then to the ways that split the query heads of one KV shard.
+
+    Shapes per chip: `kv_local` KV heads, `q_local` query heads; `q_shard` query heads share one KV shard.
+    """
+
+    kv_ways: int
+    q_ways: int
+    group: int
+    kv_padded: int
+    kv_local: int
+    q_local: int
+    q_shard: int
+    q_padded: int
+
+
+@cache
+def padded_heads(q_heads: int, kv_heads: int, kv_ways: int, q_ways: int) -> Heads:
+    """The stored heads when KV heads are cut `kv_ways` and the query heads of each KV shard `q_ways` more."""
+    group = q_heads // kv_heads
+    kv_local = ceil(kv_heads / kv_ways)
+    q_local = ceil(kv_local * group / q_ways)
+    q_shard = q_local * q_ways
+    return Heads(kv_ways, q_ways, group, kv_local * kv_ways, kv_local, q_local, q_shard, q_shard * kv_ways)
+
+
+def padded_width(width: int, ways: int) -> int:
+    """`width` rounded up to a multiple of `ways`; the added columns are zeros."""
+    return ceil(width / ways) * ways
+
+
+def scattered_batch(rules: GenerateRules) -> Axes:
+    """Batch axes on which the qkv reduction scatters rows (they also cut d_model)."""
+    return common(rules.batch, rules.d_model)
+
+
+def exchanged_batch(rules: GenerateRules) -> Axes:
+    """Batch axes reached by all-to-all: they cut query heads in the projections and rows in the KV cache."""
+    return common(rules.batch, rules.q_heads)
+
+
+def copied_kv(rules: GenerateRules) -> Axes:
+    """Query-head axes over which the KV cache is replicated."""
+    return without(without(rules.q_heads, rules.kv_heads), rules.batch)

@@ -1,0 +1,145 @@
+"""One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.problem.problem import Block, Ints, MeshTable, Problem, Weights
+
+NEVER = np.int64(2**61)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One option of one block that a solution may still take; `index` is its row in the block's table."""
+
+    block: int
+    index: int
+    residual: int
+    prefill_ns: int
+    generate_ns: int
+    hbm: int
+
+    @property
+    def cost(self) -> tuple[int, int, int]:
+        """The three prices; an option that is no better in any of them is dominated."""
+        return self.prefill_ns, self.generate_ns, self.hbm
+
+
+Forbid = Callable[["Candidate", Choice], bool]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A mesh and a batch of a problem."""
+
+    problem: Problem
+    table: MeshTable
+    mesh_index: int
+    batch_index: int
+
+    @property
+    def batch(self) -> int:
+        """Sequences generated together."""
+        return self.problem.batches[self.batch_index]
+
+    def weights(self) -> Weights:
+        """What the problem's goal minimises here."""
+        return self.problem.goal_weights(self.problem.goal, self.table.chips, self.batch)
+
+    def limit_rows(self) -> list[tuple[Weights, int]]:
+        """The limits of the problem as they read here."""
+        return self.problem.limit_rows(self.table.chips, self.batch)
+
+    def quantities(self, block: Block, weights: Weights) -> Ints:
+        """A linear quantity of every option of a block; options that are not legal here cost `NEVER`."""
+        at = self.batch_index
+        total: Ints = (
+            weights.prefill * block.prefill_ns
+            + weights.generate * block.generate_ns[:, at]
+            + weights.hbm * block.hbm[:, at]
+        )
+        return np.where(block.legal[:, at], total, NEVER)
+
+    def minima(self, weights: Weights) -> list[Ints]:
+        """Per block, the least quantity for each residual layout."""
+        found = []
+        for block in self.table.blocks:
+            least = np.full(self.table.residuals, NEVER)
+            np.minimum.at(least, block.residual, self.quantities(block, weights))
+            found.append(least)
+        return found
+
+    def residual_bounds(self) -> Ints:
+        """For each residual layout a lower bound on the goal, `NEVER` where some limit alone rules it out."""
+        bounds = total(self.minima(self.weights()))
+        for weights, bound in self.limit_rows():
+            bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
+        return bounds
+
+    def bound(self) -> int | None:
+        """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
+        least = int(self.residual_bounds().min())
+        return None if least >= NEVER else least * self.weights().scale
+
+    def choices(self, at_most: int | None, forbidden: Forbid | None = None) -> list[Choice]:
+        """The options that can be in a solution whose (unscaled) goal is `at_most`, less the dominated ones.
+
+        A forbidden option dominates only other forbidden ones.
+        """
+        rows = self.limit_rows()
+        if at_most is not None:
+            rows.append((self.weights(), at_most))
+        alive = self.residual_bounds() < NEVER
+        kept: list[Choice] = []
+        for number, block in enumerate(self.table.blocks):
+            fits = block.legal[:, self.batch_index] & alive[block.residual]
+            for weights, bound in rows:
+                fits &= self.least_with(number, weights) <= bound
+            choices = (self.choice(number, int(row)) for row in np.flatnonzero(fits))
+            kept.extend(undominated(choices, lambda choice: forbidden is not None and forbidden(self, choice)))
+        return kept
+
+    def least_with(self, number: int, weights: Weights) -> Ints:
+        """For each option of a block, the least total of a quantity over solutions that take it."""
+        minima = self.minima(weights)
+        others = total([least for at, least in enumerate(minima) if at != number])
+        block = self.table.blocks[number]
+        combined: Ints = np.minimum(self.quantities(block, weights) + others[block.residual], NEVER)
+        return combined
+
+    def choice(self, number: int, row: int) -> Choice:
+        """One row of a block's table as a choice here."""
+        block = self.table.blocks[number]
+        return Choice(
+            number,
+            row,
+            int(block.residual[row]),
+            int(block.prefill_ns[row]),
+            int(block.generate_ns[row, self.batch_index]),
+            int(block.hbm[row, self.batch_index]),
+        )
+
+
+def total(parts: list[Ints]) -> Ints:
+    """Element sums that stay at `NEVER` once any part is."""
+    summed = np.zeros_like(parts[0])
+    for part in parts:
+        summed = np.minimum(summed + part, NEVER)
+    return summed
+
+
+def undominated(choices: Iterator[Choice], group: Callable[[Choice], bool]) -> list[Choice]:
+    """The choices of one block that no other of the same residual layout and group matches or beats in every price.
+
+    Of equal ones the first stays: swapping a dominated choice for its dominator keeps legality and raises nothing.
+    """
+    kept: list[Choice] = []
+    front: dict[tuple[int, bool], list[tuple[int, int, int]]] = {}
+    for choice in sorted(choices, key=lambda c: (c.residual, c.cost, c.index)):
+        others = front.setdefault((choice.residual, group(choice)), [])
+        if not any(all(a <= b for a, b in zip(other, choice.cost, strict=True)) for other in others):
+            others.append(choice.cost)
+            kept.append(choice)
+    return kept

@@ -1,0 +1,157 @@
+"""The CP-SAT model of one candidate.
+
+    y[o] in {0, 1}   option o is taken;  x[r] in {0, 1}   the residual stream has layout r
+    one residual layout, one option per block                                        (takes_one_of_each)
+    an option is taken only with its residual layout: clauses, no numbers            (agrees_on_residual)
+    sum over taken options of a limited quantity <= its limit                        (keeps_limits)
+    minimise the goal; then, with the goal fixed, HBM and the rank of the options    (solve_candidate)
+
+OR-tools 9.15 can answer wrongly when an *enforced* linear row has coefficients that sum past 2^31. This model has
+none: agreement is clauses, and every linear row holds unconditionally. `assert_safe` keeps it so.
+"""
+
+from dataclasses import dataclass, field
+
+from ortools.sat.python import cp_model
+
+from planner.problem.problem import Weights
+from planner.solve.candidate import Candidate, Choice, Forbid
+
+ENFORCED_ROW_LIMIT = 2**30
+SOLVE_DETERMINISTIC_S = 60.0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A solution of one candidate: one choice per block, and the goal without its scale."""
+
+    candidate: Candidate
+    choices: tuple[Choice, ...]
+
+    def quantity(self, weights: Weights) -> int:
+        """A linear quantity of the solution, recomputed from the integer tables."""
+        return sum(weights.of(*choice.cost) for choice in self.choices)
+
+    @property
+    def value(self) -> int:
+        """The goal, scaled so that candidates compare."""
+        weights = self.candidate.weights()
+        return self.quantity(weights) * weights.scale
+
+
+@dataclass
+class Model:
+    """Variables of one candidate, by the choice they stand for."""
+
+    candidate: Candidate
+    choices: list[Choice]
+    cp: cp_model.CpModel = field(default_factory=cp_model.CpModel)
+    taken: list[cp_model.IntVar] = field(default_factory=list)
+    residual: dict[int, cp_model.IntVar] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        blocks = self.candidate.table.blocks
+        self.taken = [self.cp.new_bool_var(f"takes[{blocks[c.block].name},{c.index}]") for c in self.choices]
+        self.residual = {
+            r: self.cp.new_bool_var(f"residual[{r}]") for r in sorted({choice.residual for choice in self.choices})
+        }
+
+    def quantity(self, weights: Weights) -> cp_model.LinearExprT:
+        """A linear quantity of the taken choices."""
+        return cp_model.LinearExpr.weighted_sum(self.taken, [weights.of(*choice.cost) for choice in self.choices])
+
+
+def takes_one_of_each(model: Model) -> None:
+    """One residual layout, and one option of every block."""
+    model.cp.add_exactly_one(model.residual.values())
+    for number in range(len(model.candidate.table.blocks)):
+        model.cp.add_exactly_one(t for t, c in zip(model.taken, model.choices, strict=True) if c.block == number)
+
+
+def agrees_on_residual(model: Model) -> None:
+    """A taken option implies its layout of the residual stream."""
+    for taken, choice in zip(model.taken, model.choices, strict=True):
+        model.cp.add_implication(taken, model.residual[choice.residual])
+
+
+def keeps_limits(model: Model) -> None:
+    """HBM per chip, TTFT and TPOT stay within their limits."""
+    for weights, bound in model.candidate.limit_rows():
+        model.cp.add(model.quantity(weights) <= bound)
+
+
+def avoids(model: Model, forbidden: Forbid | None) -> None:
+    """Not every block takes an option of the forbidden set."""
+    if forbidden is None:
+        return
+    hits = [forbidden(model.candidate, choice) for choice in model.choices]
+    blocks = {choice.block for choice, hit in zip(model.choices, hits, strict=True) if hit}
+    model.cp.add(sum(t for t, hit in zip(model.taken, hits, strict=True) if hit) <= len(blocks) - 1)
+
+
+def assert_safe(model: cp_model.CpModel) -> None:
+    """No enforced linear row is large enough to be mishandled."""
+    for constraint in model.proto.constraints:
+        if constraint.enforcement_literal and constraint.has_linear():
+            assert sum(abs(c) for c in constraint.linear.coeffs) < ENFORCED_ROW_LIMIT, constraint.name
+
+
+def run(model: cp_model.CpModel) -> cp_model.CpSolver | None:
+    """A solver that proved an optimum, or None when there is no solution. One worker and a fixed seed: repeatable."""
+    assert_safe(model)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = SOLVE_DETERMINISTIC_S
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return None
+    assert status == cp_model.OPTIMAL, solver.status_name(status)
+    return solver
+
+
+def solve_candidate(candidate: Candidate, choices: list[Choice], forbidden: Forbid | None = None) -> Taken | None:
+    """The best solution of a candidate, ties broken by HBM and then by option order; None if there is none."""
+    if len({choice.block for choice in choices}) < len(candidate.table.blocks):
+        return None
+    model = Model(candidate, choices)
+    for constrain in (takes_one_of_each, agrees_on_residual, keeps_limits):
+        constrain(model)
+    avoids(model, forbidden)
+    goal = model.quantity(candidate.weights())
+    model.cp.minimize(goal)
+    solver = run(model.cp)
+    if solver is None:
+        return None
+    best = taken_by(model, solver)
+    model.cp.add(goal <= best.quantity(candidate.weights()))
+    model.cp.minimize(model.quantity(Weights(0, 0, rank_span(candidate))) + ranks(model))
+    tied = run(model.cp)
+    assert tied is not None
+    return taken_by(model, tied)
+
+
+def taken_by(model: Model, solver: cp_model.CpSolver) -> Taken:
+    """The choices a solver took, by block."""
+    chosen = [c for t, c in zip(model.taken, model.choices, strict=True) if solver.boolean_value(t)]
+    return Taken(model.candidate, tuple(sorted(chosen, key=lambda choice: choice.block)))
+
+
+def rank_span(candidate: Candidate) -> int:
+    """A number above any sum of ranks, so that HBM comes first."""
+    span = 1
+    for block in candidate.table.blocks:
+        span *= len(block.options) + 1
+    return span
+
+
+def ranks(model: Model) -> cp_model.LinearExprT:
+    """The mixed-radix number of the taken rows: lower for options that come earlier in the tables."""
+    place, places = 1, []
+    for block in reversed(model.candidate.table.blocks):
+        places.append(place)
+        place *= len(block.options) + 1
+    places.reverse()
+    return cp_model.LinearExpr.weighted_sum(
+        model.taken, [places[choice.block] * choice.index for choice in model.choices]
+    )

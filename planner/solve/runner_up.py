@@ -1,0 +1,41 @@
+"""The best plan not taken, for each phase: same slice, mesh and batch, but another way to cut the phase's layers."""
+
+from planner.problem.options import Option, attention_rules, mlp_rules
+from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.solve.candidate import Candidate, Choice, Forbid
+from planner.solve.model import Taken
+from planner.solve.search import Solution, runner_up
+
+ATTENTION, MLP = 0, 1
+RULES = {ATTENTION: attention_rules, MLP: mlp_rules}
+PHASES = ("prefill", "generate")
+
+
+def runner_ups(solution: Solution) -> dict[str, Taken | None]:
+    """Per phase, the best solution whose cut of attention or MLP in that phase differs in more than axis names."""
+    return {phase: runner_up(solution, same_cut(solution.taken, phase)) for phase in PHASES}
+
+
+def same_cut(taken: Taken, phase: str) -> Forbid:
+    """Whether a choice of attention or MLP cuts its phase as the solution does."""
+    cuts = {choice.block: cut(taken.candidate, choice, phase) for choice in taken.choices[: MLP + 1]}
+
+    def forbidden(candidate: Candidate, choice: Choice) -> bool:
+        return choice.block in cuts and cut(candidate, choice, phase) == cuts[choice.block]
+
+    return forbidden
+
+
+def cut(candidate: Candidate, choice: Choice, phase: str) -> tuple[object, ...]:
+    """What a choice does to its block in a phase: the sizes of the axes behind each logical axis, not their names."""
+    mesh = candidate.table.mesh
+    names = tuple(axis.name for axis in mesh)
+    sizes = {axis.name: axis.size for axis in mesh}
+    option: Option = candidate.table.blocks[choice.block].options[choice.index]
+    tables: tuple[GenerateRules, PrefillRules] = RULES[choice.block](names, option)
+    table = tables[PHASES[::-1].index(phase)]
+
+    def cut_by(axes: Axes) -> tuple[int, ...]:
+        return tuple(sorted(sizes[axis] for axis in axes))
+
+    return tuple(cut_by(axes) for axes in table)

@@ -1,0 +1,99 @@
+"""Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
+
+Candidates are taken in the order of their lower bounds. When the next bound is worse than the best solution so far,
+every candidate not yet solved is at least that bad, so the solution is optimal for the whole problem.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from planner.problem.problem import Problem
+from planner.solve.candidate import Candidate, Forbid
+from planner.solve.model import Taken, solve_candidate
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The optimum, with the proof: no candidate left unsolved has a bound below `bound`."""
+
+    taken: Taken
+    bound: int
+    candidates: int
+    solved: int
+
+    @property
+    def value(self) -> int:
+        """The goal reached, as the problem scales it."""
+        return self.taken.value
+
+
+def candidates_of(problem: Problem) -> list[Candidate]:
+    """Every mesh and batch, smaller slices first."""
+    return [
+        Candidate(problem, table, mesh_index, batch_index)
+        for mesh_index, table in enumerate(problem.meshes)
+        for batch_index in range(len(problem.batches))
+    ]
+
+
+def search(problem: Problem) -> Solution | None:
+    """The optimal solution of a problem, or None if it has none."""
+    candidates = candidates_of(problem)
+    heap = [(bound, index) for index, candidate in enumerate(candidates) if (bound := candidate.bound()) is not None]
+    heapq.heapify(heap)
+    best: Taken | None = None
+    solved = 0
+    while heap and (best is None or heap[0][0] <= best.value):
+        _, index = heapq.heappop(heap)
+        found = solve_one(candidates[index], best)
+        solved += 1
+        if found is not None and (best is None or preferred(found, best)):
+            best = found
+    if best is None:
+        return None
+    bound = min(best.value, heap[0][0]) if heap else best.value
+    return Solution(best, bound, len(candidates), solved)
+
+
+def preferred(found: Taken, best: Taken) -> bool:
+    """Whether a solution is better: by goal, then fewer chips, earlier mesh, larger batch."""
+    return order(found) < order(best)
+
+
+def order(taken: Taken) -> tuple[int, int, int, int]:
+    """What solutions of different candidates are compared by."""
+    candidate = taken.candidate
+    return taken.value, candidate.table.chips, candidate.mesh_index, -candidate.batch
+
+
+def solve_one(candidate: Candidate, best: Taken | None) -> Taken | None:
+    """The best solution of a candidate that is no worse than `best`."""
+    at_most = None if best is None else best.value // candidate.weights().scale
+    quick = relaxed_optimum(candidate)
+    if quick is not None:
+        own = quick.quantity(candidate.weights())
+        at_most = own if at_most is None else min(at_most, own)
+    return solve_candidate(candidate, candidate.choices(at_most))
+
+
+def relaxed_optimum(candidate: Candidate) -> Taken | None:
+    """The cheapest choices for the most promising residual layout, if they happen to keep every limit.
+
+    A first upper bound: with it the model that CP-SAT has to prove is small.
+    """
+    weights = candidate.weights()
+    residual = int(candidate.residual_bounds().argmin())
+    picked = []
+    for number, block in enumerate(candidate.table.blocks):
+        costs = candidate.quantities(block, weights)
+        rows = [row for row in range(len(costs)) if block.residual[row] == residual]
+        picked.append(candidate.choice(number, min(rows, key=lambda row: (costs[row], row))))
+    taken = Taken(candidate, tuple(picked))
+    kept = all(taken.quantity(row) <= bound for row, bound in candidate.limit_rows())
+    return taken if kept else None
+
+
+def runner_up(solution: Solution, forbidden: Forbid) -> Taken | None:
+    """The best solution of the same slice, mesh and batch in which some block leaves the forbidden set."""
+    candidate = solution.taken.candidate
+    return solve_candidate(candidate, candidate.choices(None, forbidden), forbidden)

@@ -1,0 +1,57 @@
+"""A Spec -> YAML that loads to the same Spec; and the JSON schema of what may be written."""
+
+from io import StringIO
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedSeq
+
+from planner.spec.fields import INPUT_KEYS
+from planner.spec.model import Model
+from planner.spec.pins import written
+from planner.spec.schema import Hardware, Spec, Workload
+
+
+def spec_to_data(spec: Spec) -> dict[str, Any]:
+    """The resolved spec as plain data in canonical order, as its file spells it; what is absent is left out."""
+    data: dict[str, Any] = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
+    data["limits"] = {key: f"{value!r} s" for key, value in data["limits"].items()}
+    data["pins"] = {address: written(address, value) for address, value in sorted(spec.pins.items())}
+    return {key: value for key, value in data.items() if value != {}}
+
+
+def spec_to_yaml(spec: Spec) -> str:
+    """The resolved spec as the text of a spec file."""
+    yaml = YAML()
+    yaml.width = 4096
+    stream = StringIO()
+    yaml.dump(_with_flow_lists(spec_to_data(spec)), stream)
+    return stream.getvalue()
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON schema of a spec file, for editors: what a user may write, short forms included."""
+    schema = Spec.model_json_schema(by_alias=True)
+    definitions = schema["$defs"]
+    for section, keys in INPUT_KEYS.items():
+        short = {key: {"type": "string", "description": text} for key, text in keys.items()}
+        definitions[section.__name__]["properties"] = {**short, **definitions[section.__name__]["properties"]}
+    hardware, model = definitions[Hardware.__name__], definitions[Model.__name__]
+    hardware["required"].remove("slices")
+    hardware["oneOf"] = [{"required": ["slice"]}, {"required": ["slices"]}]
+    model["anyOf"] = [{"required": ["config"]}, {"required": model.pop("required")}]
+    del definitions[Workload.__name__]["properties"]["max_context"]["default"]
+    for limit in schema["$defs"]["Limits"]["properties"].values():
+        limit["anyOf"].insert(0, {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min)?\s*$"})
+    return schema
+
+
+def _with_flow_lists(value: Any) -> Any:
+    """`value` with its lists marked to be printed on one line."""
+    if isinstance(value, dict):
+        return {key: _with_flow_lists(item) for key, item in value.items()}
+    if isinstance(value, list):
+        items = CommentedSeq(value)
+        items.fa.set_flow_style()
+        return items
+    return value

@@ -1,0 +1,86 @@
+"""The spec: what is to be served, on what, how fast. The field order here is the canonical order of the file."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, SkipValidation
+
+from planner.spec.base import Count, Fraction, Seconds, Section
+from planner.spec.model import Model
+from planner.spec.pins import PinValue, read_pins
+
+
+def _topology(value: object) -> object:
+    """A slice that is written as a number, as the text it looks like; whether it is a slice is for the rules."""
+    return str(value) if type(value) is int else value
+
+
+Topology = Annotated[str, BeforeValidator(_topology)]
+
+
+class Hardware(Section):
+    """The chip, and the slices of it that may be used. `slice: 4x4` is short for `slices: [4x4]`."""
+
+    chip: str = Field(min_length=1, description="The accelerator, by its name in the chip catalogue.")
+    slices: tuple[Topology, ...] = Field(min_length=1, description="Slice topologies that may be used, such as 4x4.")
+    reserve: Fraction = Field(default=0.08, description="Part of HBM kept back for the compiler and the runtime.")
+
+
+class Tokens(Section):
+    """A distribution of token counts."""
+
+    mean: Count = Field(description="Mean number of tokens.")
+    p95: Count = Field(description="Number of tokens that 95 % of requests stay within.")
+
+
+class Workload(Section):
+    """What the service is asked to do."""
+
+    prompt_tokens: Tokens = Field(description="Length of prompts.")
+    output_tokens: Tokens = Field(description="Length of answers.")
+    concurrency: Count = Field(description="Sequences in flight that the service must hold.")
+    max_context: Count = Field(
+        default=0, description="Tokens the KV cache of one sequence can hold; p95 prompt + p95 output when absent."
+    )
+
+    @classmethod
+    def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """`data` with the default context, where both of its parts are there to add."""
+        parts = [data.get(key) for key in ("prompt_tokens", "output_tokens")]
+        counts = [part.get("p95") for part in parts if isinstance(part, dict)]
+        whole = [count for count in counts if type(count) is int and count > 0]
+        return {"max_context": sum(whole), **data} if len(whole) == 2 else data
+
+
+class Limits(Section):
+    """Service-level objectives on the mean; absent for none."""
+
+    ttft_s: Seconds | None = Field(default=None, alias="ttft", description="Time to first token (s).")
+    tpot_s: Seconds | None = Field(default=None, alias="tpot", description="Time per output token (s).")
+
+
+class Serving(Section):
+    """How prefill and generate share chips."""
+
+    mode: Literal["interleaved"] = Field(default="interleaved", description="Both phases take turns on one slice.")
+
+
+class Spec(Section):
+    """Everything a plan is made from."""
+
+    version: int = Field(strict=True, ge=1, le=1, description="Version of the spec format: 1.")
+    name: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        description="A name for the plan: letters, digits, dot, dash, underscore.",
+    )
+    model: Model = Field(description="The model to serve.")
+    hardware: Hardware = Field(description="What it may run on.")
+    workload: Workload = Field(description="What it is asked to do.")
+    limits: Limits = Field(default=Limits(), description="How fast it has to be.")
+    serving: Serving = Field(default=Serving(), description="How the phases share chips.")
+    objective: Literal["cost", "throughput", "latency"] = Field(
+        default="cost", description="What the best plan is best at."
+    )
+    pins: Annotated[Mapping[str, SkipValidation[PinValue]], BeforeValidator(read_pins)] = Field(
+        default={}, description="Choices that are already made, by plan address."
+    )
