@@ -38,8 +38,18 @@ Case = partial(AnyCase, model=TINY)
 CASES = [
     Case("one_device", {"x": 1, "y": 1}, G(), P()),
     Case("no_axes", {}, G(), P()),
-    Case("ones_named", {"x": 1, "y": 1}, G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",)), P(tokens=("x",))),
-    Case("megatron", FLAT, G(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)), P(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",))),
+    Case(
+        "ones_named",
+        {"x": 1, "y": 1},
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",)),
+        P(tokens=("x",)),
+    ),
+    Case(
+        "megatron",
+        FLAT,
+        G(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
+        P(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
+    ),
     Case(
         "heads_by_batch",
         XY,
@@ -139,9 +149,18 @@ CASES = [
         model=ODD,
         smallest_shard=8,
     ),
-    Case("spare_axis_for_tokens", XY, G(q_heads=("y",), kv_heads=("y",)), P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",))),
+    Case(
+        "spare_axis_for_tokens",
+        XY,
+        G(q_heads=("y",), kv_heads=("y",)),
+        P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",)),
+    ),
 ]
-INT8 = [replace(case, name=f"{case.name}_int8", weights="int8") for case in CASES if case.name in ("two_d_all_gathered", "batch_everywhere", "pieces")]
+INT8 = [
+    replace(case, name=f"{case.name}_int8", weights="int8")
+    for case in CASES
+    if case.name in ("two_d_all_gathered", "batch_everywhere", "pieces")
+]
 PROMPTS = ([3, 200, 17, 42, 0, 9, 101, 13, 88, 5, 61], [7] * 20, [1, 2, 3])
 
 
