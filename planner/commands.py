@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from planner import console
 from planner.console import DONE, INFEASIBLE, NO
@@ -87,6 +88,21 @@ def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides:
         return INFEASIBLE
     print(RENDERERS[style](found), end="")
     return NO if exit_code and found.changes else DONE
+
+
+def verify_command(path: Path, target: str | None, style: str) -> int:
+    """Compile a plan's package and print how the programs compare with the plan."""
+    from planner.plan.file import read_plan
+    from planner.verify import audit_to_json, show_audit, verify_plan
+
+    plan = read_plan(path)
+    chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
+    audit = verify_plan(plan, chosen, console.progress)
+    if style == "json":
+        print(audit_to_json(audit))
+    else:
+        show_audit(audit, console.output())
+    return DONE if audit.ok else NO
 
 
 def chips_command(name: str | None, style: str) -> int:

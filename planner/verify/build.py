@@ -10,7 +10,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -154,14 +154,14 @@ def cpu_devices(count: int) -> Sequence[Any]:
     import jax
 
     if (jax.config.jax_num_cpu_devices or 0) < count:
-        try:
+        with suppress(RuntimeError):  # jax has started, and may have enough devices all the same
             jax.config.update("jax_num_cpu_devices", count)
-        except RuntimeError:  # jax has started; it may have enough devices all the same
-            pass
     compile_on_cpu_only()
-    devices = jax.devices("cpu")
+    devices: Sequence[Any] = jax.devices("cpu")
     if len(devices) < count:
-        raise CannotRun(f"the plan has {count} chips, and jax has started in this process with {len(devices)} CPU devices")
+        raise CannotRun(
+            f"the plan has {count} chips, and jax has started in this process with {len(devices)} CPU devices"
+        )
     return devices[:count]
 
 

@@ -11,10 +11,16 @@ from planner.verify.hlo import Computation, Instruction, Module, Shape, executio
 from planner.verify.origins import Origin, Origins
 from planner.verify.transfers import KINDS
 
+HELD = ("weights.", "cache")
+"""How the names of the arguments begin that a chip holds from step to step."""
 SMALLEST_SHARE = 1e-4
 """Copies of less than this share of a program's arguments are left out: norms, scales, positions."""
-VMEM = 1
+MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
+"""Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
+ON_CHIP = frozenset({"VMEM", "CMEM"})
 WAITS = frozenset({"bitcast", "copy-done", "get-tuple-element", "slice-done"})
+JOINED = '"ConcatBitcast"'
+"""The custom call that takes pieces which were copied side by side as one array."""
 PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
 
 
@@ -22,7 +28,7 @@ PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
 class Copy:
     """A copy that is made `count` times a run: of which argument, how much of it, and where to.
 
-    `purpose` says why a copy is no fault: it feeds a planned gather, or brings to VMEM what is read from there in full.
+    `purpose` says why a copy is no fault: it feeds a planned gather, or brings on chip what is read there in full.
     """
 
     array: str
@@ -31,12 +37,11 @@ class Copy:
     count: int
     memory: str
     instruction: str
-    address: str
     purpose: str | None
 
 
 def copies(module: Module, on_tpu: bool) -> list[Copy]:
-    """Every copy of a whole argument, or of a layer of one, that is large enough to matter."""
+    """Every copy of weights or cache, or of a part of them, that is large enough to matter."""
     origins = Origins(module)
     total = sum(parameter.shapes[0].bytes for parameter in module.parameters.values())
     found = (
@@ -55,17 +60,21 @@ def _copies(
     if each.opcode not in ("copy", "copy-start", "convert", "fusion", "reshape", "slice", "slice-start", "transpose"):
         return
     inside = _inside(module, home, each)
-    for index, shape in enumerate(each.shapes[:1] if each.opcode != "fusion" else each.shapes):
-        origin = origins.of(home, each, index if len(each.shapes) > 1 and each.opcode == "fusion" else None)
-        if origin is None or not _moved_by(origin, inside):
-            continue
-        part = _part(shape, origin.parameter.shapes[0])
-        if part:
-            memory = "host" if not on_tpu else "VMEM" if shape.memory_space == VMEM else "HBM"
+    for index, shape in _written(each):
+        origin = origins.of(home, each, index)
+        if origin and origin.parameter.scope.startswith(HELD) and _moved_by(origin, inside):
+            memory = MEMORIES.get(shape.memory_space, "on-chip memory") if on_tpu else "host"
+            part = _part(shape, origin.parameter.shapes[0])
             purpose = _purpose(module, home, each, memory, part)
-            yield Copy(
-                origin.parameter.scope, part, shape.bytes, count, memory, each.name, each.scope.rpartition("/")[0], purpose
-            )
+            yield Copy(origin.parameter.scope, part, shape.bytes, count, memory, each.name, purpose)
+
+
+def _written(each: Instruction) -> Iterator[tuple[int | None, Shape]]:
+    """The arrays that an instruction writes, with their place in its tuple where it makes several."""
+    if each.opcode == "fusion" and len(each.shapes) > 1:
+        yield from enumerate(each.shapes)
+    else:  # the result of a slice-start stands after its operand, that of a copy-start before it
+        yield None, each.shapes[1 if each.opcode == "slice-start" else 0]
 
 
 def _inside(module: Module, home: Computation, each: Instruction) -> set[tuple[str, str]]:
@@ -83,54 +92,45 @@ def _moved_by(origin: Origin, places: set[tuple[str, str]]) -> bool:
     return any(place in places for place in origin.moves) and not any(place in places for place in origin.updates)
 
 
-def _part(shape: Shape, whole: Shape) -> str | None:
-    """How much of an argument a copy holds: all of it, one layer of a stack, or less than is looked at."""
-    if shape.elements == whole.elements:
-        return "whole"
-    if len(whole.dims) > 2 and shape.elements * whole.dims[0] == whole.elements:
-        return "layer"
-    return None
+def _part(shape: Shape, whole: Shape) -> str:
+    """How much of an argument a copy holds: `whole`, or `1/80`."""
+    share = whole.elements / shape.elements
+    return "whole" if share <= 1 else f"1/{share:.0f}"
 
 
 def _purpose(module: Module, home: Computation, each: Instruction, memory: str, part: str) -> str | None:
+    """Why a copy is no fault, or None."""
     readers = list(_readers(home, each))
-    if readers and all(_gathers(reader) for reader in readers):
+    if readers and all(_gathers(reader) for reader, _ in readers):
         return "feeds a gather"
-    if memory == "VMEM" and readers and not any(_reads_part(module, home, each, reader) for reader in readers):
-        return "brought to VMEM and read there in full"
-    if memory == "host" and part == "layer":
+    if memory in ON_CHIP and readers and not any(_reads_part(module, *reading) for reading in readers):
+        return f"brought to {memory} and read there in full"
+    if memory == "host" and part != "whole":
         return "the CPU backend's matmuls read plain arrays"
     return None
 
 
-def _readers(home: Computation, each: Instruction) -> Iterator[Instruction]:
-    """The instructions that read a value, looking through those that only wait for it or rename it."""
+def _readers(home: Computation, each: Instruction) -> Iterator[tuple[Instruction, str]]:
+    """The instructions that read a value, and its name there, through those that wait for it, rename it or join it."""
     for reader in home.instructions.values():
         if each.name in reader.operands:
-            if reader.opcode in WAITS:
+            if reader.opcode in WAITS or JOINED in reader.attributes:
                 yield from _readers(home, reader)
             else:
-                yield reader
+                yield reader, each.name
 
 
 def _gathers(reader: Instruction) -> bool:
+    """Whether an instruction is a collective, or starts one."""
     return reader.opcode.removesuffix("-start") in KINDS or reader.name.startswith("async-collective-start")
 
 
-def _reads_part(module: Module, home: Computation, each: Instruction, reader: Instruction) -> bool:
-    """Whether a reader takes only a part of the value, such as the rows of a look-up."""
-    if reader.opcode in PARTIAL_READS:
-        return True
+def _reads_part(module: Module, reader: Instruction, name: str) -> bool:
+    """Whether `reader` takes only a part of the value `name`, such as the rows of a look-up."""
     if reader.opcode != "fusion":
-        return False
-    body = module.computations[reader.called[0]]
-    names = {each.name, *(waiting.name for waiting in home.instructions.values() if each.name in waiting.operands)}
-    numbers = {number for number, name in enumerate(reader.operands) if name in names}
+        return reader.opcode in PARTIAL_READS
+    body = module.computations[reader.called[0]].instructions.values()
     parameters = {
-        fused.name
-        for fused in body.instructions.values()
-        if fused.opcode == "parameter" and int(fused.arguments) in numbers
+        fused.name for fused in body if fused.opcode == "parameter" and reader.operands[int(fused.arguments)] == name
     }
-    return any(
-        fused.opcode in PARTIAL_READS and fused.operands[0] in parameters for fused in body.instructions.values()
-    )
+    return any(fused.opcode in PARTIAL_READS and fused.operands[0] in parameters for fused in body)

@@ -47,7 +47,9 @@ def groups_in(attributes: str, chips: int) -> Groups | None:
     if iota := _IOTA.search(attributes):
         return _iota(ints(iota[1]), ints(iota[2]), ints(iota[3] or ""))
     if mesh := _MESH.search(attributes):
-        return _along({name: int(size) for name, size in _MESH_AXIS.findall(mesh[1])}, re.findall(r"'([^']+)'", mesh[2]))
+        return _along(
+            {name: int(size) for name, size in _MESH_AXIS.findall(mesh[1])}, re.findall(r"'([^']+)'", mesh[2])
+        )
     return None if "replica_groups=" in attributes else [list(range(chips))]
 
 

@@ -26,7 +26,7 @@ _CALLED = re.compile(
 )
 _ALIASED = re.compile(r"\((\d+), \{[^}]*\}, (?:may|must)-alias\)")
 _KNOWN_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
-_INTEGER = re.compile(r"constant\((-?\d+)\)")
+_INTEGER = re.compile(r"\d+")
 
 
 class Shape(NamedTuple):
@@ -107,7 +107,7 @@ class Computation:
 
 @dataclass(frozen=True)
 class Module:
-    """A compiled program of one chip. `donated` are the numbers of entry parameters whose memory a result takes over."""
+    """A compiled program of one chip. `donated` numbers the entry parameters whose memory a result takes over."""
 
     computations: Mapping[str, Computation]
     entry: str
@@ -208,15 +208,30 @@ def executions(module: Module) -> dict[str, int]:
 
 
 def trips(module: Module, loop: Instruction) -> int:
-    """How often the body of a `while` runs: as the compiler noted it, or the bound in its condition, counted from 0."""
+    """How often the body of a `while` runs; once, if it cannot be told."""
+    return known_trips(module, loop) or 1
+
+
+def known_trips(module: Module, loop: Instruction) -> int | None:
+    """How often the body of a `while` runs: as the compiler noted it, or the bound that its condition counts up to."""
     if noted := _KNOWN_TRIPS.search(loop.attributes):
         return int(noted[1])
-    condition = loop.named("condition")
-    assert condition is not None
+    name = loop.named("condition")
+    assert name is not None
+    condition = module.computations[name]
     bounds = [
-        int(found[1])
-        for each in module.computations[condition].instructions.values()
-        if each.opcode == "constant" and each.shapes[0].dims == () and each.shapes[0].dtype in ("s32", "u32", "s64")
-        if (found := _INTEGER.search(f"constant({each.arguments})"))
+        int(each.arguments)
+        for each in condition.operands(condition.root)
+        if each.opcode == "constant" and _INTEGER.fullmatch(each.arguments)
     ]
-    return bounds[0] if len(bounds) == 1 else 1
+    return bounds[0] if len(bounds) == 1 else None
+
+
+def uncounted_loops(module: Module) -> list[str]:
+    """Executed loops of which it cannot be told how often they run."""
+    return [
+        each.name
+        for name in executions(module)
+        for each in module.computations[name].instructions.values()
+        if each.opcode == "while" and known_trips(module, each) is None
+    ]

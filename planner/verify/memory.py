@@ -42,9 +42,11 @@ def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[
 
 
 def total_line(memories: dict[Phase, Memory], hbm: Hbm, native: bool) -> MemoryLine:
-    """The most that a chip holds at any moment of serving: weights, cache, and what the largest phase adds."""
-    resident = memories["generate"].arguments
-    found = resident + max(memory.added + memory.program for memory in memories.values())
+    """The most that a chip holds while it serves: weights, cache, and what the largest phase adds.
+
+    The code of the programs is in the reserve.
+    """
+    found = memories["generate"].arguments + max(memory.added for memory in memories.values())
     verdict: Verdict = "within" if found <= hbm.total else "over"
     return MemoryLine("total while serving", hbm.total, found, verdict if native else "not judged")
 

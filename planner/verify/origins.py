@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from planner.verify.hlo import Computation, Instruction, Module
 
-MOVES = frozenset(
-    {"convert", "copy", "copy-start", "dynamic-slice", "reshape", "slice", "slice-start", "transpose"}
-)
+MOVES = frozenset({"convert", "copy", "copy-start", "dynamic-slice", "reshape", "slice", "slice-start", "transpose"})
 """What makes a new array out of an old one, or of a part of it, without computing."""
 PASSES = frozenset({"bitcast", "copy-done", "optimization-barrier", "slice-done"})
 UPDATES = frozenset({"dynamic-update-slice", "scatter"})

@@ -34,10 +34,10 @@ _ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+\.[a-z0-9_]+)(?:/
 
 @dataclass(frozen=True)
 class Transfer:
-    """A collective of the compiled program: `count` executions a run, `bytes` per chip of the larger of operand and result.
+    """A collective of the compiled program, executed `count` times a run.
 
-    `address` is the innermost plan address among its named scopes, if the compiler kept them; `axes` is None for groups
-    that are no set of mesh axes.
+    `bytes` is per chip, of the larger of operand and result; `address` the innermost plan address among its named
+    scopes, if the compiler kept them; `axes` is None for groups that are no set of mesh axes.
     """
 
     kind: str
@@ -109,9 +109,7 @@ def _array(instruction: Instruction) -> Shape:
     return max(instruction.shapes, key=lambda shape: shape.bytes)
 
 
-def _fused(
-    module: Module, body: Computation, fusion: Instruction, count: int, sizes: Sizes
-) -> Iterator[Transfer]:
+def _fused(module: Module, body: Computation, fusion: Instruction, count: int, sizes: Sizes) -> Iterator[Transfer]:
     """The transfers that start in a fusion."""
     started = {
         name
