@@ -87,6 +87,16 @@ def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides:
     return NO if exit_code and found.changes else DONE
 
 
+def explain_command(path: Path, address: str | None, style: str) -> int:
+    """Why a plan, or one address of it, is as it is."""
+    from planner.explain import explain, explanations_to_json, explanations_to_text
+    from planner.plan.file import read_plan
+
+    found = explain(read_plan(path), address)
+    print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
+    return DONE
+
+
 def chips_command(name: str | None, style: str) -> int:
     """The chip catalogue, or one chip with its sources."""
     from cost_models.chips import chip, chips
