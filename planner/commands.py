@@ -97,6 +97,16 @@ def explain_command(path: Path, address: str | None, style: str) -> int:
     return DONE
 
 
+def report_command(path: Path, written: Path) -> int:
+    """A plan as an HTML page."""
+    from planner.plan.file import read_plan, write_text
+    from planner.report import report_html
+
+    write_text(written, report_html(read_plan(path)))
+    console.complain(f"wrote {written}")
+    return DONE
+
+
 def chips_command(name: str | None, style: str) -> int:
     """The chip catalogue, or one chip with its sources."""
     from cost_models.chips import chip, chips
