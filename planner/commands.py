@@ -105,6 +105,26 @@ def verify_command(path: Path, target: str | None, style: str) -> int:
     return DONE if audit.ok else NO
 
 
+def explain_command(path: Path, address: str | None, style: str) -> int:
+    """Why a plan, or one address of it, is as it is."""
+    from planner.explain import explain, explanations_to_json, explanations_to_text
+    from planner.plan.file import read_plan
+
+    found = explain(read_plan(path), address)
+    print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
+    return DONE
+
+
+def report_command(path: Path, written: Path) -> int:
+    """A plan as an HTML page."""
+    from planner.plan.file import read_plan, write_text
+    from planner.report import report_html
+
+    write_text(written, report_html(read_plan(path)))
+    console.complain(f"wrote {written}")
+    return DONE
+
+
 def chips_command(name: str | None, style: str) -> int:
     """The chip catalogue, or one chip with its sources."""
     from cost_models.chips import chip, chips

@@ -1,8 +1,7 @@
-"""Which part of an array each chip holds: whether a change of layout or mesh moves stored bytes."""
+"""Whether a change of layout or mesh moves stored bytes."""
 
-from itertools import product
-
-from planner.plan.schema import Mesh, Plan
+from planner.plan.placement import parts_held
+from planner.plan.schema import Plan
 
 STORED = {
     "d_model": ("weights",),
@@ -13,20 +12,6 @@ STORED = {
     "batch": ("kv_cache",),
 }
 """What the generate table stores along each logical axis."""
-
-
-def parts_held(mesh: Mesh, axes: tuple[str, ...]) -> dict[tuple[int, ...], tuple[int, int]]:
-    """Chip -> (which part, of how many) when an array is cut over `axes`, major first."""
-    held = {}
-    places = product(*(range(axis.size) for axis in mesh.axes))
-    for place, chip in zip(places, mesh.chips, strict=True):
-        position = {axis.name: (index, axis.size) for axis, index in zip(mesh.axes, place, strict=True)}
-        part, ways = 0, 1
-        for name in axes:
-            index, size = position[name]
-            part, ways = part * size + index, ways * size
-        held[chip] = (part, ways)
-    return held
 
 
 def moves(base: Plan, head: Plan, logical: str) -> bool:

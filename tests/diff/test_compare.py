@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from planner.diff import compare, diff_from_json, diff_to_json, diff_to_markdown, diff_to_text
 from planner.diff.markdown import MARKER
-from planner.diff.placement import parts_held
 from planner.diff.schema import NOTHING_ELSE, RESHARDS_KV_CACHE, RESHARDS_WEIGHTS
 from planner.errors import ShardwrightError
+from planner.plan.placement import parts_held
 from planner.plan.schema import Mesh, MeshAxis, Plan
 from tests.plans_of import example_plan
 
