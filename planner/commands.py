@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Literal
 
 from planner import console
-from planner.console import DONE, NO
+from planner.console import DONE, INFEASIBLE, NO
 from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
+
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
 def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style: str) -> int:
@@ -75,6 +77,54 @@ def render_command(path: Path, folder: Path, overlay: Path | None, check: bool) 
     return NO if drift else DONE
 
 
+def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
+    """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
+    from planner.diff import RENDERERS, InfeasibleSide, compare, infeasible_text, read_sides
+
+    try:
+        found = compare(*read_sides(base, head, overrides))
+    except InfeasibleSide as error:
+        print(infeasible_text(error, style), end="")
+        return INFEASIBLE
+    print(RENDERERS[style](found), end="")
+    return NO if exit_code and found.changes else DONE
+
+
+def verify_command(path: Path, target: str | None, style: str) -> int:
+    """Compile a plan's package and print how the programs compare with the plan."""
+    from planner.plan.file import read_plan
+    from planner.verify import audit_to_json, show_audit, verify_plan
+
+    plan = read_plan(path)
+    chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
+    audit = verify_plan(plan, chosen, console.progress)
+    if style == "json":
+        print(audit_to_json(audit))
+    else:
+        show_audit(audit, console.output())
+    return DONE if audit.ok else NO
+
+
+def explain_command(path: Path, address: str | None, style: str) -> int:
+    """Why a plan, or one address of it, is as it is."""
+    from planner.explain import explain, explanations_to_json, explanations_to_text
+    from planner.plan.file import read_plan
+
+    found = explain(read_plan(path), address)
+    print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
+    return DONE
+
+
+def report_command(path: Path, written: Path) -> int:
+    """A plan as an HTML page."""
+    from planner.plan.file import read_plan, write_text
+    from planner.report import report_html
+
+    write_text(written, report_html(read_plan(path)))
+    console.complain(f"wrote {written}")
+    return DONE
+
+
 def chips_command(name: str | None, style: str) -> int:
     """The chip catalogue, or one chip with its sources."""
     from cost_models.chips import chip, chips
@@ -92,20 +142,12 @@ def schema_command() -> int:
     """The JSON schema of a spec."""
     from planner.spec import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps({"$schema": JSON_SCHEMA, **json_schema()}, indent=2))
     return DONE
 
 
-def verify_command(path: Path, target: str | None, style: str) -> int:
-    """Compile a plan's package and print how the programs compare with the plan."""
-    from planner.plan.file import read_plan
-    from planner.verify import audit_to_json, show_audit, verify_plan
+def demo_command(prompt: str, directory: Path) -> int:
+    """Plan, render and run the demo's model."""
+    from planner.demo import run_demo
 
-    plan = read_plan(path)
-    chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
-    audit = verify_plan(plan, chosen, console.progress)
-    if style == "json":
-        print(audit_to_json(audit))
-    else:
-        show_audit(audit, console.output())
-    return DONE if audit.ok else NO
+    return run_demo(prompt, directory)

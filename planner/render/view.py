@@ -77,8 +77,9 @@ class PackageView:
     generate: GenerateView
     prefill: PrefillView
     groups: tuple[Group, ...]
-    on_tpu: bool
+    devices: str
     uses_kernel: bool
+    pins_cache_layout: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
 
@@ -128,11 +129,6 @@ class PackageView:
         """Whether a weight changes its dtype before it is multiplied."""
         return self.model.weights_dtype != self.model.activations_dtype
 
-    @property
-    def casts_kv(self) -> bool:
-        """Whether keys and values change their dtype on the way into the cache and out of it."""
-        return self.model.kv_dtype != self.model.activations_dtype
-
 
 def package_view(plan: Plan, digest: str) -> PackageView:
     """The view of `plan`; raises RenderError for what rendered packages do not support."""
@@ -159,8 +155,9 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         generate=generate,
         prefill=prefill,
         groups=_groups(generate, prefill),
-        on_tpu=on_tpu,
+        devices="cpu" if plan.chip == "cpu" else "auto",
         uses_kernel=kernel,
+        pins_cache_layout=on_tpu and not kernel,
         gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
         masks_vocab=full.vocab_stored != full.vocab,
     )

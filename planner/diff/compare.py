@@ -1,0 +1,125 @@
+"""Plan, Plan -> PlanDiff: what differs, in numbers and by address, and what follows from it."""
+
+from collections.abc import Iterator
+
+from pydantic import JsonValue
+
+from planner.diff.facts import Facts, facts
+from planner.diff.placement import REWRITTEN, resharded
+from planner.diff.schema import (
+    NOTHING_ELSE,
+    RESHARDS_KV_CACHE,
+    RESHARDS_WEIGHTS,
+    REWRITES_KV_CACHE,
+    REWRITES_WEIGHTS,
+    Action,
+    Change,
+    Kind,
+    Number,
+    PlanDiff,
+    Unit,
+)
+from planner.plan.schema import Plan
+
+RESHARDS = {"weights": RESHARDS_WEIGHTS, "kv_cache": RESHARDS_KV_CACHE}
+REWRITES = {"weights": REWRITES_WEIGHTS, "kv_cache": REWRITES_KV_CACHE}
+
+NUMBERS: tuple[tuple[str, str, Unit], ...] = (
+    ("generate.step_s", "generate step", "s"),
+    ("prefill.step_s", "prefill", "s"),
+    ("service.ttft_s", "TTFT", "s"),
+    ("service.tpot_s", "TPOT", "s"),
+    ("service.tokens_per_s", "throughput", "tokens/s"),
+    ("service.chip_seconds_per_million_tokens", "cost of a million tokens", "chip-s"),
+    ("hbm.total", "HBM per chip", "bytes"),
+    ("hbm.weights", "HBM: weights", "bytes"),
+    ("hbm.kv_cache", "HBM: KV cache", "bytes"),
+    ("hbm.activations", "HBM: activations", "bytes"),
+    ("hbm.logits", "HBM: logits", "bytes"),
+    ("hbm.free", "HBM: free", "bytes"),
+)
+
+
+def compare(base: Plan, head: Plan) -> PlanDiff:
+    """The difference of two plans."""
+    before, after = facts(base), facts(head)
+    changes = [change for kind in before for change in changed(kind, before, after)]
+    changes = [with_stored(change, base, head) for change in changes if not follows(change, base, head)]
+    changes.sort(key=lambda change: (list(before).index(change.kind), change.address))
+    return PlanDiff(
+        base=base.name,
+        head=head.name,
+        numbers=numbers(base, head),
+        changes=tuple(without_cause(changes)),
+        unchanged={kind: unchanged(kind, before, after) for kind in before},
+    )
+
+
+def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
+    """The quantities of the summary table, changed or not."""
+    return tuple(
+        Number(address=address, title=title, unit=unit, base=quantity(base, address), head=quantity(head, address))
+        for address, title, unit in NUMBERS
+    )
+
+
+def quantity(plan: Plan, address: str) -> float:
+    """The number of a plan at `address`."""
+    section, field = address.split(".")
+    return float(getattr(getattr(plan, section), field))
+
+
+def changed(kind: Kind, before: Facts, after: Facts) -> Iterator[Change]:
+    """The changes of one kind, in address order."""
+    for address in sorted(before[kind].keys() | after[kind].keys()):
+        base, head = before[kind].get(address), after[kind].get(address)
+        if base != head:
+            action: Action = "change"
+            if address not in before[kind]:
+                action = "add"
+            elif address not in after[kind]:
+                action = "remove"
+            moved = kind == "collective" and action == "change" and untimed(base) == untimed(head)
+            yield Change(kind="prediction" if moved else kind, address=address, action=action, base=base, head=head)
+
+
+def unchanged(kind: Kind, before: Facts, after: Facts) -> int:
+    """How many addresses of a kind have the same value in both."""
+    return sum(value == after[kind].get(address) for address, value in before[kind].items())
+
+
+def follows(change: Change, base: Plan, head: Plan) -> bool:
+    """Whether a change is said already by another: the chips of a mesh follow from its axes and the slice."""
+    return change.address == "mesh.chips" and (base.slice, base.mesh.axes) != (head.slice, head.mesh.axes)
+
+
+def untimed(collectives: JsonValue) -> list[dict[str, JsonValue]]:
+    """The collectives of one address without their predicted seconds."""
+    assert isinstance(collectives, list)
+    return [{k: v for k, v in each.items() if k != "seconds"} for each in collectives if isinstance(each, dict)]
+
+
+def with_stored(change: Change, base: Plan, head: Plan) -> Change:
+    """A change with what it means for stored arrays."""
+    if change.kind == "input" and change.address in REWRITTEN:
+        return change.model_copy(update={"reasons": (REWRITES[REWRITTEN[change.address]],)})
+    if change.kind not in ("choice", "layout"):
+        return change
+    reasons = tuple(RESHARDS[stored] for stored in resharded(base, head, change.address))
+    return change.model_copy(update={"reasons": reasons})
+
+
+def without_cause(changes: list[Change]) -> Iterator[Change]:
+    """The changes; predictions that nothing else explains are marked.
+
+    Inputs, slice, mesh and the generate table (weights are stored by it) explain every prediction; what else changed
+    in prefill explains prefill and the memory.
+    """
+    causes = [change.address for change in changes if change.kind in ("input", "choice", "layout", "collective")]
+    only_prefill = all(address.startswith("prefill.") for address in causes)
+    for change in changes:
+        explained = bool(causes) and not (only_prefill and change.address.startswith("generate."))
+        if change.kind == "prediction" and not explained:
+            yield change.model_copy(update={"reasons": (NOTHING_ELSE,)})
+        else:
+            yield change

@@ -1,0 +1,35 @@
+"""Whether a change of layout or mesh moves stored bytes."""
+
+from planner.plan.placement import parts_held
+from planner.plan.schema import Plan
+
+STORED = {
+    "d_model": ("weights",),
+    "q_heads": ("weights",),
+    "kv_heads": ("weights", "kv_cache"),
+    "d_ff": ("weights",),
+    "vocab": ("weights",),
+    "batch": ("kv_cache",),
+}
+"""What the generate table stores along each logical axis."""
+
+
+def moves(base: Plan, head: Plan, logical: str) -> bool:
+    """Whether a chip that both plans use holds another part along a stored logical axis."""
+    before = parts_held(base.mesh, getattr(base.generate.rules, logical))
+    after = parts_held(head.mesh, getattr(head.generate.rules, logical))
+    return any(before[chip] != after[chip] for chip in before.keys() & after.keys())
+
+
+REWRITTEN = {"spec.model.weights.dtype": "weights", "spec.model.kv_cache.dtype": "kv_cache"}
+"""Inputs that change the stored bytes themselves."""
+
+
+def resharded(base: Plan, head: Plan, address: str) -> tuple[str, ...]:
+    """What must be stored anew because of a change at `address`: `weights`, `kv_cache`, both or nothing."""
+    if address in ("chip", "slice"):
+        return ("weights", "kv_cache")
+    logical = address.removeprefix("generate.rules.")
+    if logical in STORED and moves(base, head, logical):
+        return STORED[logical]
+    return ()

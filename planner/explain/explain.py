@@ -1,0 +1,76 @@
+"""Plan and address -> explanations."""
+
+from planner.errors import ShardwrightError
+from planner.explain.collectives import explain_collectives
+from planner.explain.explanation import Explanation, Subject
+from planner.explain.memory import explain_hbm, explain_item, explain_padding
+from planner.explain.parts import explain_part
+from planner.explain.phases import explain_phase
+from planner.explain.rules import explain_rule
+from planner.explain.service import explain_proof, explain_service
+from planner.plan.schema import Hbm, Plan
+from planner.spec.nearest import nearest, nearest_few
+
+PHASES = ("prefill", "generate")
+
+
+class UnknownAddress(ShardwrightError):
+    """No part of the plan has this address; the message suggests the nearest ones."""
+
+
+def explain(plan: Plan, address: str | None = None) -> list[Explanation]:
+    """What is to be said about `address` and everything below it; about the whole plan without one."""
+    subject = Subject.of(plan)
+    everything = all_explanations(subject)
+    if address is None:
+        return [each for each in everything if is_overview(each.address)]
+    found = [each for each in everything if each.address == address or each.address.startswith(f"{address}.")]
+    if address in PHASES:
+        found = [each for each in found if ".rules." not in each.address and not is_collective_only(each, subject)]
+    elif address == "hbm":
+        found = [each for each in found if each.address == "hbm"]
+    if not found:
+        raise UnknownAddress(unknown_text(address, addresses(plan)))
+    return found
+
+
+def all_explanations(subject: Subject) -> list[Explanation]:
+    """Everything that can be said, in the order of the plan file."""
+    found = []
+    for name in PHASES:
+        found.append(explain_phase(subject, name))
+        found += [explain_rule(subject, name, logical) for logical in dict(subject.phase(name).rules)]
+        found += [explain_part(subject, part) for part in subject.phase(name).parts]
+        listed = dict.fromkeys(each.address for each in subject.phase(name).collectives)
+        found += [each for each in (explain_collectives(subject, address) for address in listed) if each]
+    found += explain_padding(subject)
+    found.append(explain_hbm(subject))
+    found += [explain_item(subject, item) for item in Hbm.model_fields]
+    return [*found, explain_service(subject), explain_proof(subject)]
+
+
+def is_overview(address: str) -> bool:
+    """Whether an address is told when none is asked for: whole sections and the paddings, no single parts."""
+    return "." not in address or address.startswith("padding.")
+
+
+def is_collective_only(each: Explanation, subject: Subject) -> bool:
+    """Whether this is about collectives; the parts that wait for them name them already."""
+    return "seconds" in each.numbers and "flops" not in each.numbers and "." in each.address
+
+
+def addresses(plan: Plan) -> list[str]:
+    """Every address that can be asked about, with the groups above them."""
+    found: dict[str, None] = {}
+    for each in all_explanations(Subject.of(plan)):
+        parts = each.address.split(".")
+        for depth in range(1, len(parts) + 1):
+            found[".".join(parts[:depth])] = None
+    return list(found)
+
+
+def unknown_text(address: str, known: list[str]) -> str:
+    """What is wrong with an address, and the nearest that are right."""
+    close = nearest(address, known)
+    hint = f'did you mean "{close}"?' if close else f"the nearest are {', '.join(nearest_few(address, known))}"
+    return f'the plan has no "{address}"; {hint}'

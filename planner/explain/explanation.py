@@ -1,0 +1,41 @@
+"""An explanation: an address of the plan, the numbers behind it, and what they mean in sentences."""
+
+from dataclasses import dataclass, field
+
+from planner.plan.machine import machine_of, rules_of, spec_of
+from planner.plan.schema import Collective, Generate, Plan, Prefill
+from planner.problem.costs import Machine
+from planner.problem.rules import Rules
+from planner.spec import Spec
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is to be said about one address. `numbers` are in base units: seconds, bytes, operations, tokens."""
+
+    address: str
+    sentences: tuple[str, ...]
+    numbers: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A plan with what it was priced from, read back once."""
+
+    plan: Plan
+    spec: Spec
+    machine: Machine
+    rules: Rules
+
+    @classmethod
+    def of(cls, plan: Plan) -> "Subject":
+        """The subject that a plan is."""
+        return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan))
+
+    def phase(self, name: str) -> Prefill | Generate:
+        """The phase called `name`."""
+        return self.plan.prefill if name == "prefill" else self.plan.generate
+
+    def collectives(self) -> tuple[Collective, ...]:
+        """The planned collectives of both phases."""
+        return self.plan.prefill.collectives + self.plan.generate.collectives

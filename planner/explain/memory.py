@@ -1,0 +1,111 @@
+"""What fills HBM, what is kept back, what the free bytes would hold, and why dimensions are padded."""
+
+from planner.explain.explanation import Explanation, Subject
+from planner.plan.schema import Hbm, Padding
+from planner.plan.units import bytes_text, percent_text
+from planner.problem import hbm as formulas
+
+ITEMS = ("weights", "kv_cache", "activations", "logits", "reserve", "free")
+
+
+def explain_hbm(subject: Subject) -> Explanation:
+    """The HBM budget of one chip."""
+    hbm = subject.plan.hbm
+    sentences = (
+        f"{bytes_text(hbm.total)} of the {bytes_text(hbm.available)} available on a chip are planned",
+        *(item_sentence(subject, item) for item in ITEMS),
+    )
+    return Explanation("hbm", sentences, {key: float(value) for key, value in dict(hbm).items()})
+
+
+def explain_item(subject: Subject, item: str) -> Explanation:
+    """One item of the budget."""
+    value = getattr(subject.plan.hbm, item)
+    return Explanation(f"hbm.{item}", (item_sentence(subject, item),), {"bytes": float(value)})
+
+
+def item_sentence(subject: Subject, item: str) -> str:
+    """An item, its share of the chip, and what it is."""
+    hbm = subject.plan.hbm
+    value = getattr(hbm, item)
+    share = percent_text(value / hbm.capacity)
+    return f"{item}: {bytes_text(value)} ({share} of the chip): {meaning(subject, item, hbm)}"
+
+
+def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
+    """What the bytes of an item are."""
+    plan, spec = subject.plan, subject.spec
+    match item:
+        case "weights":
+            return f"the chip's part of all weights in {spec.model.weights.dtype}, stored once for both phases"
+        case "kv_cache":
+            one = bytes_text(sequence_bytes(subject))
+            return f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}"
+        case "activations":
+            return f"what prefill holds at most, for a prompt of {plan.prefill.buckets[-1]} tokens"
+        case "logits":
+            return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
+        case "reserve":
+            return "kept back for the compiler and the runtime (hardware.reserve)"
+        case "free":
+            return free_text(subject)
+        case "available":
+            return "the capacity less the reserve"
+        case "total":
+            return "weights, KV cache, activations and logits together"
+        case _:
+            return f"all HBM of one {plan.chip} chip"
+
+
+def sequence_bytes(subject: Subject) -> float:
+    """Bytes per chip that one more sequence of full context takes, on average over the chips that share the batch."""
+    one = subject.machine.ways(subject.rules.generate.batch)
+    return (cache_bytes(subject, 2 * one) - cache_bytes(subject, one)) / one
+
+
+def cache_bytes(subject: Subject, batch: int) -> int:
+    """KV cache and logits of `batch` sequences on one chip."""
+    plan, stored, machine = subject.plan.generate, subject.rules.generate, subject.machine
+    cache = formulas.kv_cache_bytes(stored, batch, plan.context, plan.page_tokens, machine.sizes, machine.ways)
+    return cache + formulas.logits_bytes(stored, batch, machine.sizes, machine.ways)
+
+
+def more_sequences(subject: Subject) -> int:
+    """How many more sequences of full context the free bytes hold, in multiples of what the batch axes cut."""
+    step = subject.machine.ways(subject.rules.generate.batch)
+    return step * int(subject.plan.hbm.free // (step * sequence_bytes(subject)))
+
+
+def free_text(subject: Subject) -> str:
+    """What the free bytes are good for."""
+    more, context = more_sequences(subject), subject.plan.generate.context
+    batch, concurrency = subject.plan.generate.batch, subject.spec.workload.concurrency
+    asked = " (all that workload.concurrency asks for)" if batch == concurrency else f" of {concurrency} asked for"
+    room = f"room for {more} more sequences of {context} tokens" if more else f"no room for another {context} tokens"
+    return f"{room} beside the {batch} planned{asked}"
+
+
+def explain_padding(subject: Subject) -> list[Explanation]:
+    """Each padded dimension, and why."""
+    return [
+        Explanation(f"padding.{each.dimension}", (padding_sentence(subject, each),), {"bytes": each.bytes_per_chip})
+        for each in subject.plan.padding
+    ]
+
+
+def padding_sentence(subject: Subject, each: Padding) -> str:
+    """What was padded, what it costs, and what asked for it."""
+    stored, ways = subject.rules.generate, subject.machine.ways
+    heads = subject.machine.sizes.heads(stored, ways)
+    axes = getattr(stored, each.dimension)
+    reason = f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"
+    if each.dimension == "q_heads":
+        shard = "1 head" if heads.kv_local == 1 else f"{heads.kv_local} heads"
+        reason = (
+            f"a KV shard of {shard} serves {heads.kv_local * heads.group} query heads, "
+            f"stored as {heads.q_shard} so that {heads.q_ways} chips share them evenly"
+        )
+        reason += f", in {heads.kv_ways} shards"
+    wasted = percent_text(each.padded / each.size - 1)
+    cost = f"{bytes_text(each.bytes_per_chip)} of zeros on a chip at most, {wasted} more to compute"
+    return f"{each.size} stored as {each.padded}: {reason}; {cost}"

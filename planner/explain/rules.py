@@ -1,0 +1,39 @@
+"""What a rule does: how many ways it cuts a logical axis, and what each chip holds of it."""
+
+from planner.explain.explanation import Explanation, Subject
+
+CUTS = {
+    "tokens": "the tokens of a prompt",
+    "batch": "the sequences of the KV cache",
+    "d_model": "the residual stream and the rows of weights",
+    "q_heads": "query heads",
+    "kv_heads": "KV heads and the KV cache",
+    "d_ff": "the hidden columns of the MLP",
+    "vocab": "rows of the embedding and of the head",
+}
+
+
+def explain_rule(subject: Subject, phase: str, logical: str) -> Explanation:
+    """One rule of a phase's table."""
+    axes = getattr(subject.phase(phase).rules, logical)
+    ways, size = subject.machine.ways(axes), stored_size(subject, phase, logical)
+    if axes:
+        text = f"{logical} on {','.join(axes)}: {CUTS[logical]} cut {ways} ways, {size / ways:g} of {size} on each chip"
+    else:
+        text = f"{logical} replicated: every chip holds all {size} of {CUTS[logical]}"
+    return Explanation(f"{phase}.rules.{logical}", (text,), {"ways": float(ways), "size": float(size)})
+
+
+def stored_size(subject: Subject, phase: str, logical: str) -> int:
+    """The size of a logical axis as stored, padding included."""
+    sizes, ways, stored = subject.machine.sizes, subject.machine.ways, subject.rules.generate
+    heads = sizes.heads(stored, ways)
+    return {
+        "tokens": subject.plan.prefill.tokens,
+        "batch": subject.plan.generate.batch,
+        "d_model": sizes.d_model,
+        "q_heads": heads.q_padded,
+        "kv_heads": heads.kv_padded,
+        "d_ff": sizes.padded_d_ff(ways(stored.d_ff)),
+        "vocab": sizes.padded_vocab(ways(stored.vocab)),
+    }[logical]

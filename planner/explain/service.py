@@ -1,0 +1,46 @@
+"""What users of the service see, and the proof, with the formulas filled in."""
+
+from planner.explain.explanation import Explanation, Subject
+from planner.plan.units import digits, seconds_text
+
+
+def explain_service(subject: Subject) -> Explanation:
+    """TTFT, TPOT, throughput and cost, as sums of the two steps."""
+    plan, service = subject.plan, subject.plan.service
+    prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
+    batch, output = plan.generate.batch, subject.spec.workload.output_tokens.mean
+    chips = subject.machine.slice.chips
+    sentences = (
+        f"TTFT {seconds_text(service.ttft_s)} = one step in progress {generate} + the prefill {prefill}",
+        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {batch} prefills of {prefill} "
+        f"shared by {output} output tokens: prefills stop generation",
+        f"{digits(service.tokens_per_s)} tokens/s = {batch} sequences / TPOT",
+        f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
+        f"= {chips} chips x 1e6 / tokens/s",
+        *limit_sentences(subject),
+    )
+    return Explanation("service", sentences, dict(service))
+
+
+def limit_sentences(subject: Subject) -> list[str]:
+    """Each limit of the spec, and the room left to it."""
+    limits, service = subject.spec.limits, subject.plan.service
+    pairs = (("TTFT", limits.ttft_s, service.ttft_s), ("TPOT", limits.tpot_s, service.tpot_s))
+    return [
+        f"limit on {name}: {seconds_text(limit)}, {seconds_text(limit - value)} to spare"
+        for name, limit, value in pairs
+        if limit is not None
+    ]
+
+
+def explain_proof(subject: Subject) -> Explanation:
+    """Why the plan is called optimal."""
+    proof = subject.plan.proof
+    dismissed = proof.candidates - proof.solved
+    sentences = (
+        f"{proof.status} for {proof.objective}: the plan reaches {proof.value}, no other can be below {proof.bound}",
+        f"{proof.candidates} candidates (mesh x batch): {proof.solved} solved, "
+        f"{dismissed} dismissed because their lower bound is no better",
+        f"what to expect: {subject.plan.accuracy}",
+    )
+    return Explanation("proof", sentences)

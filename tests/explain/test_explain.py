@@ -1,0 +1,112 @@
+"""Explanations: the arithmetic is the plan's own, every address has one, and a wrong one finds its neighbour."""
+
+import json
+from math import ceil
+
+import pytest
+
+from planner.commands import explain_command
+from planner.explain import Subject, UnknownAddress, addresses, explain, explanations_to_json, shown_seconds
+from planner.explain.memory import cache_bytes, more_sequences
+from planner.explain.parts import part_bytes, part_flops
+from planner.explain.shapes import matmuls
+from planner.plan.file import plan_to_yaml
+from planner.plan.schema import Plan
+from tests.plans_of import example_plan
+
+SMOLLM2 = "smollm2_135m_cpu8"
+PLANS = {
+    "1d": (SMOLLM2,),
+    "2d by batch": (SMOLLM2, "pins.generate.mlp=2d", "pins.generate.kv_cache=batch"),
+    "2d": (SMOLLM2, "pins.generate.mlp=2d", "pins.generate.attention=2d"),
+    "weights gathered": (SMOLLM2, "pins.prefill.mlp=weight_gathered"),
+    "batch by all-to-all": ("llama_3_1_70b_v5e_4x4",),
+}
+
+
+@pytest.fixture(params=PLANS.values(), ids=PLANS.keys())
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return example_plan(*request.param)
+
+
+def test_the_matmuls_of_a_part_make_up_its_operations(plan: Plan) -> None:
+    subject = Subject.of(plan)
+    checked = 0
+    for part in plan.prefill.parts + plan.generate.parts:
+        found = matmuls(subject, part.address)
+        if found:
+            assert sum(each.flops for each in found) == pytest.approx(part_flops(subject, part), rel=1e-4)
+            checked += 1
+    assert checked == 10
+
+
+def test_weights_are_read_once_a_step(plan: Plan) -> None:
+    subject = Subject.of(plan)
+    parts = {part.address: part for part in plan.generate.parts}
+    mlp = sum(part_bytes(subject, parts[f"generate.mlp.{name}"]) for name in ("in", "out"))
+    sizes = subject.machine.sizes
+    stored = sum(m.inner * m.outer * m.repeats for n in ("in", "out") for m in matmuls(subject, f"generate.mlp.{n}"))
+    activations = mlp - stored * sizes.weight_bytes
+    assert 0 < activations < 0.2 * mlp
+
+
+def test_shown_seconds_add_up_to_the_step(plan: Plan) -> None:
+    for phase in (plan.prefill, plan.generate):
+        shown = shown_seconds(phase)
+        assert sum(shown.values()) == pytest.approx(phase.step_s, rel=1e-4)
+        assert max(shown, key=lambda key: shown[key]) == phase.binds
+
+
+def test_every_address_has_an_explanation(plan: Plan) -> None:
+    known = addresses(plan)
+    assert {"prefill", "generate", "prefill.mlp", "generate.attention.out", "hbm", "hbm.free", "proof"} <= set(known)
+    for address in known:
+        assert all(each.sentences for each in explain(plan, address))
+
+
+def test_the_free_memory_holds_as_many_sequences_as_are_named(plan: Plan) -> None:
+    subject = Subject.of(plan)
+    planned, more = plan.generate.batch, more_sequences(subject)
+    step = subject.machine.ways(subject.rules.generate.batch)
+    others = plan.hbm.total - cache_bytes(subject, planned)
+    assert others + cache_bytes(subject, planned + more) <= plan.hbm.available
+    assert others + cache_bytes(subject, planned + more + step) > plan.hbm.available - 2
+
+
+def test_the_overview_names_binding_runner_up_padding_and_room() -> None:
+    plan = example_plan(SMOLLM2)
+    told = {each.address: " ".join(each.sentences) for each in explain(plan)}
+    assert "bound by HBM" in told["generate"]
+    assert "runner-up: " in told["generate"]
+    assert "dearer in all" in told["prefill"]
+    assert "9 stored as 16" in told["padding.q_heads"]
+    assert "more sequences of 512 tokens" in told["hbm"]
+
+
+def test_a_part_and_the_collectives_at_its_address_are_both_told() -> None:
+    found = explain(example_plan(SMOLLM2), "generate.mlp.out")
+    assert [each.address for each in found] == ["generate.mlp.out"] * 2
+    assert any("partial sums" in sentence for sentence in found[1].sentences)
+
+
+def test_attention_names_the_sequences_it_reads() -> None:
+    (part,) = explain(example_plan(SMOLLM2), "generate.attention.kv_cache")
+    mean_context = 64 + ceil(64 / 2)
+    assert f"8 sequences, mean context {mean_context} tokens, 1 KV head on a chip" in " ".join(part.sentences)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("generate.mpl", "generate.mlp"), ("hbm.fre", "hbm.free")])
+def test_an_unknown_address_suggests_the_nearest(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownAddress, match=f'did you mean "{meant}"'):
+        explain(example_plan(SMOLLM2), typed)
+
+
+def test_the_command_prints_text_and_json(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan_to_yaml(example_plan(SMOLLM2)), encoding="utf-8")
+    assert explain_command(path, "hbm", "text") == 0
+    assert capsys.readouterr().out.startswith("hbm\n  ")
+    assert explain_command(path, None, "json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data == json.loads(explanations_to_json(explain(example_plan(SMOLLM2))))
+    assert data["explanations"][0]["address"] == "prefill"

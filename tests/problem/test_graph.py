@@ -1,0 +1,39 @@
+"""The graph of a step has every part in order, and every planned collective on exactly one edge."""
+
+import networkx as nx
+import pytest
+
+from planner.plan.schema import Plan
+from planner.problem.costs import PART_OF
+from planner.problem.graph import FLOWS, WEIGHTS, parts_in_order, step_graph
+from tests.plans_of import example_plan
+
+PARTS = ["embedding", "attention.qkv", "attention.kv_cache", "attention.out", "mlp.in", "mlp.out", "logits", "sampling"]
+
+
+@pytest.fixture(params=[(), ("pins.generate.mlp=2d", "pins.prefill.mlp=weight_gathered")], ids=["1d", "2d gathered"])
+def plan(request: pytest.FixtureRequest) -> Plan:
+    return example_plan("llama_3_1_70b_v5e_4x4", *request.param)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "generate"])
+def test_parts_follow_each_other_and_collectives_stand_on_one_edge_each(plan: Plan, phase: str) -> None:
+    planned = [each.address for each in getattr(plan, phase).collectives]
+    graph = step_graph(phase, planned)
+    assert nx.is_directed_acyclic_graph(graph)
+    assert parts_in_order(graph) == [f"{phase}.{part}" for part in PARTS]
+    carried = [address for _, _, listed in graph.edges.data("collectives") for address in listed]
+    assert sorted(carried) == sorted(set(planned))
+
+
+def test_every_collective_that_is_priced_has_an_edge() -> None:
+    on_edges = {name for *_, names in FLOWS for name in names} | {name for *_, names in WEIGHTS for name in names}
+    assert on_edges == set(PART_OF)
+
+
+def test_nodes_are_plan_addresses() -> None:
+    graph = step_graph("generate", [])
+    kinds = dict(graph.nodes.data("kind"))
+    assert kinds["generate.mlp.in"] == "part"
+    assert kinds["generate.mlp.w_in"] == "weights"
+    assert graph["generate.mlp.in"]["generate.mlp.out"]["carries"] == "hidden columns"
