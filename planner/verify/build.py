@@ -77,36 +77,38 @@ def compiled_programs(plan: Plan, target: Target, progress: Progress) -> list[Pr
     """
     devices = devices_for(plan, target)
     with imported_package(plan) as package:
-        mesh = package.make_mesh(devices)
-        lowered: dict[Phase, Callable[[], Any]] = {
-            "prefill": lambda: package.lower_prefill(package.MODEL, mesh, plan.prefill.tokens),
-            "insert": lambda: package.lower_insert(package.MODEL, mesh, plan.prefill.tokens),
-            "generate": lambda: package.lower_generate(package.MODEL, mesh),
-        }
+        lower = package.lower_steps
+        try:
+            steps = lower(devices, plan.prefill.tokens)
+        except Exception as error:  # whatever tracing refuses is a finding about the package
+            return [Program(phase, 0.0, failure=refusal(error)) for phase in PHASES]
         programs = []
         for phase in PHASES:
             with progress(f"compiling {phase} for {plan.chip if target == 'tpu' else 'CPU devices'}"):
-                programs.append(compiled(phase, lowered[phase]))
+                programs.append(compiled(phase, steps[phase]))
         return programs
 
 
-def compiled(phase: Phase, lower: Callable[[], Any]) -> Program:
-    """A phase, compiled. Whatever tracing or the compiler refuses is a finding about the package, and is not raised."""
+def compiled(phase: Phase, lowered: Any) -> Program:
+    """A lowered phase, compiled; what the compiler refuses is a finding about the package, and is not raised."""
     started = time.perf_counter()
     try:
-        program = lower().compile()
+        program = lowered.compile()
     except Exception as error:
         return Program(phase, time.perf_counter() - started, failure=refusal(error))
     seconds = time.perf_counter() - started
-    stats = program.memory_analysis()
-    memory = Memory(
+    return Program(phase, seconds, program.as_text(), memory_of(program.memory_analysis()))
+
+
+def memory_of(stats: Any) -> Memory:
+    """The compiler's own account of its memory."""
+    return Memory(
         arguments=stats.argument_size_in_bytes,
         results=stats.output_size_in_bytes,
         kept=stats.alias_size_in_bytes,
         temporaries=stats.temp_size_in_bytes,
         program=stats.generated_code_size_in_bytes,
     )
-    return Program(phase, seconds, program.as_text(), memory)
 
 
 def refusal(error: Exception) -> str:
