@@ -2,10 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 from planner import console
 from planner.console import DONE, INFEASIBLE, NO
 from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
+
+JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
 def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style: str) -> int:
@@ -87,6 +90,21 @@ def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides:
     return NO if exit_code and found.changes else DONE
 
 
+def verify_command(path: Path, target: str | None, style: str) -> int:
+    """Compile a plan's package and print how the programs compare with the plan."""
+    from planner.plan.file import read_plan
+    from planner.verify import audit_to_json, show_audit, verify_plan
+
+    plan = read_plan(path)
+    chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
+    audit = verify_plan(plan, chosen, console.progress)
+    if style == "json":
+        print(audit_to_json(audit))
+    else:
+        show_audit(audit, console.output())
+    return DONE if audit.ok else NO
+
+
 def explain_command(path: Path, address: str | None, style: str) -> int:
     """Why a plan, or one address of it, is as it is."""
     from planner.explain import explain, explanations_to_json, explanations_to_text
@@ -147,5 +165,12 @@ def schema_command() -> int:
     """The JSON schema of a spec."""
     from planner.spec import json_schema
 
-    print(json.dumps(json_schema(), indent=2))
+    print(json.dumps({"$schema": JSON_SCHEMA, **json_schema()}, indent=2))
     return DONE
+
+
+def demo_command(prompt: str, directory: Path) -> int:
+    """Plan, render and run the demo's model."""
+    from planner.demo import run_demo
+
+    return run_demo(prompt, directory)

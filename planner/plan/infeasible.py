@@ -1,13 +1,13 @@
 """An infeasible spec, told so that it can be mended: what conflicts, by how much, and which changes would fit."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.build import build
-from planner.problem.problem import NS, UNIT_BYTES
+from planner.problem.problem import NS, UNIT_BYTES, Limits
 from planner.solve.infeasible import Infeasible, Need
 from planner.solve.search import search
 from planner.spec import Spec, spec_from_data, spec_to_data
@@ -34,13 +34,28 @@ def conflict_text(spec: Spec, infeasible: Infeasible) -> list[str]:
     slices = " or ".join(spec.hardware.slices)
     lines = [f"no plan for {spec.name} on {spec.hardware.chip} {slices}"]
     if not infeasible.conflict:
-        return [
-            *lines,
-            "  no layout is legal: heads, d_model and batch cannot be cut for any mesh, or pins contradict each other",
-        ]
+        return [*lines, f"  no layout is legal on any mesh of the slice{pins_text(spec)}"]
     joint = len(infeasible.conflict) > 1
     lines += [f"  {need_text(spec, need, joint)}" for need in infeasible.conflict]
     return lines
+
+
+def pins_text(spec: Spec) -> str:
+    """The smallest set of pins that cannot be kept together, found by dropping them one by one."""
+    pins = dict(spec.pins)
+    for address in list(pins):
+        fewer = {name: value for name, value in pins.items() if name != address}
+        if has_no_layout(spec.model_copy(update={"pins": fewer})):
+            pins = fewer
+    written = ", ".join(
+        f"{address}: {value}" for address, value in spec_to_data(spec).get("pins", {}).items() if address in pins
+    )
+    return f"; these pins cannot be kept together: {written}" if written else ""
+
+
+def has_no_layout(spec: Spec) -> bool:
+    """Whether no layout is legal, whatever it costs."""
+    return search(replace(build(spec).problem, limits=Limits())) is None
 
 
 def need_text(spec: Spec, need: Need, joint: bool) -> str:
@@ -61,6 +76,8 @@ def need_text(spec: Spec, need: Need, joint: bool) -> str:
 
 def remedies(spec: Spec, infeasible: Infeasible) -> Iterator[Remedy]:
     """The nearest changes of each kind that do fit, each verified by solving."""
+    if not infeasible.conflict:
+        return
     groups = [limit_changes(infeasible), slice_changes(spec), dtype_changes(spec), context_changes(spec)]
     for group in groups:
         found = next((changes for changes in group if is_feasible(spec, changes)), None)

@@ -5,6 +5,7 @@ from planner.plan.build import build_plan
 from planner.plan.infeasible import conflict_text, remedies
 from planner.plan.schema import Plan
 from planner.problem.build import build
+from planner.problem.problem import Problem
 from planner.solve.infeasible import explain_infeasible
 from planner.solve.search import search
 from planner.spec import Spec
@@ -19,12 +20,13 @@ def make_plan(spec: Spec) -> Plan:
     built = build(spec)
     solution = search(built.problem)
     if solution is None:
-        infeasible = explain_infeasible(built.problem)
-        fitting = [f"    {remedy.text()}" for remedy in remedies(spec, infeasible)]
-        told = (
-            ["  what would fit, each solved:", *fitting]
-            if fitting
-            else ["  no change of slice, dtype, context or limit alone was found to fit"]
-        )
-        raise InfeasibleSpec("\n".join([*conflict_text(spec, infeasible), *told]))
+        raise InfeasibleSpec(told(spec, built.problem))
     return build_plan(spec, built, solution)
+
+
+def told(spec: Spec, problem: Problem) -> str:
+    """An infeasible problem in words."""
+    infeasible = explain_infeasible(problem)
+    lines = conflict_text(spec, infeasible)
+    fitting = [f"    {remedy.text()}" for remedy in remedies(spec, infeasible)]
+    return "\n".join([*lines, "  what would fit, each solved:", *fitting] if fitting else lines)

@@ -130,11 +130,14 @@ class Machine:
 
 def with_collectives(parts: Parts, phase: str, planned: Iterable[Collective], machine: Machine) -> Parts:
     """The parts of a block, prefixed with the phase, each with the time of the collectives it waits for."""
+    waiting_s = dict.fromkeys(parts, 0.0)
     for collective in planned:
-        part = PART_OF[collective.address.removeprefix(f"{phase}.")]
-        waiting = Roofline(0.0, 0.0, collective.repeats * machine.seconds(collective), 0.0)
-        parts[part] = parts.get(part, Roofline(0.0, 0.0, 0.0, 0.0)) + waiting
-    return {f"{phase}.{part}": cost for part, cost in parts.items()}
+        part = PART_OF[collective.address[len(phase) + 1 :]]
+        waiting_s[part] = waiting_s.get(part, 0.0) + collective.repeats * machine.seconds(collective)
+    return {
+        f"{phase}.{part}": parts[part] + Roofline(ici_s=seconds) if part in parts else Roofline(ici_s=seconds)
+        for part, seconds in waiting_s.items()
+    }
 
 
 def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Parts:

@@ -76,14 +76,15 @@ def modes_of(role: Role) -> tuple[Mode, ...]:
     return (Mode.SAME, Mode.GATHERED)
 
 
-def role_tuples(axes: int, roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
-    """Every assignment of roles to mesh axes, in a fixed order."""
-    return list(product(roles, repeat=axes))
+def role_tuples(sizes: tuple[int, ...], roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
+    """Every assignment of roles to mesh axes of these sizes, in a fixed order; an axis of one chip cuts nothing."""
+    return list(product(*(roles if size > 1 else (Role.NONE,) for size in sizes)))
 
 
-def mode_tuples(roles: tuple[Role, ...]) -> list[tuple[Mode, ...]]:
-    """Every assignment of prefill modes to axes with these roles."""
-    return list(product(*(modes_of(role) for role in roles)))
+def mode_tuples(sizes: tuple[int, ...], roles: tuple[Role, ...]) -> list[tuple[Mode, ...]]:
+    """Every assignment of prefill modes to axes with these sizes and roles."""
+    pairs = zip(sizes, roles, strict=True)
+    return list(product(*(modes_of(role) if size > 1 else (Mode.SAME,) for size, role in pairs)))
 
 
 def axes_with(names: Axes, roles: tuple[Role, ...], *wanted: Role) -> Axes:

@@ -5,6 +5,7 @@ over every axis that its own table leaves out.
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import ceil, prod
 from typing import NamedTuple
 
@@ -51,13 +52,17 @@ def common(axes: Axes, others: Axes) -> Axes:
 
 
 class Ways:
-    """How many ways a set of mesh axes cuts an array."""
+    """How many ways a set of mesh axes cuts an array; remembered, since pricing asks for the same few sets."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
-        self.sizes = sizes
+        self._sizes = sizes
+        self._known: dict[Axes, int] = {}
 
     def __call__(self, axes: Axes) -> int:
-        return prod([self.sizes[axis] for axis in axes])
+        found = self._known.get(axes)
+        if found is None:
+            found = self._known[axes] = prod(self._sizes[axis] for axis in axes)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class Heads:
     q_padded: int
 
 
+@cache
 def padded_heads(q_heads: int, kv_heads: int, kv_ways: int, q_ways: int) -> Heads:
     """The stored heads when KV heads are cut `kv_ways` and the query heads of each KV shard `q_ways` more."""
     group = q_heads // kv_heads

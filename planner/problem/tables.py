@@ -8,7 +8,7 @@ from math import ceil
 import numpy as np
 
 from planner.problem import costs, hbm
-from planner.problem.costs import Machine, Parts, total_s
+from planner.problem.costs import Machine, total_s
 from planner.problem.options import (
     ATTENTION_ROLES,
     MLP_ROLES,
@@ -88,22 +88,38 @@ def names_of(machine: Machine) -> Axes:
     return tuple(axis.name for axis in machine.mesh)
 
 
+def axis_sizes(machine: Machine) -> tuple[int, ...]:
+    """The mesh axes' sizes."""
+    return tuple(axis.size for axis in machine.mesh)
+
+
 def attention_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
     """Legal attention options: roles of each axis for generate, then modes for prefill."""
-    names, sizes, ways = names_of(machine), machine.sizes, machine.ways
-    for roles in role_tuples(len(names), ATTENTION_ROLES):
+    names = names_of(machine)
+    priced: dict[tuple[GenerateRules, PrefillRules], tuple[float, int]] = {}
+    for roles in role_tuples(axis_sizes(machine), ATTENTION_ROLES):
         stored, _ = attention_rules(names, Option(roles, (Mode.SAME,) * len(names)))
         if not legal_heads(stored, machine) or not legal_d_model(stored, machine):
             continue
         generate = GeneratePrice(machine, load, stored)
-        for modes in mode_tuples(roles):
+        for modes in mode_tuples(axis_sizes(machine), roles):
             option = Option(roles, modes)
             stored, rules = attention_rules(names, option)
             if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
                 continue
-            parts = costs.prefill_attention_parts(stored, rules, load.prompt, machine)
-            held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways)
-            yield generate.row(option, option.residual, parts, held)
+            key = stored._replace(batch=()), rules
+            if key not in priced:
+                priced[key] = prefill_attention_price(stored, rules, machine, load)
+            yield generate.row(option, option.residual, *priced[key])
+
+
+def prefill_attention_price(
+    stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load
+) -> tuple[float, int]:
+    """Seconds and bytes of prefill attention; how generate cuts its batch does not matter to them."""
+    parts = costs.prefill_attention_parts(stored, rules, load.prompt, machine)
+    held = hbm.prefill_attention_bytes(stored, rules, load.longest, machine.sizes, machine.ways)
+    return total_s(parts, machine), held
 
 
 def divides(tokens: int, rules: PrefillRules, machine: Machine) -> bool:
@@ -116,7 +132,6 @@ class GeneratePrice:
 
     def __init__(self, machine: Machine, load: Load, stored: GenerateRules) -> None:
         sizes, ways = machine.sizes, machine.ways
-        self.machine = machine
         self.legal = tuple(batch % ways(stored.batch) == 0 for batch in load.batches)
         self.seconds = tuple(
             total_s(costs.generate_attention_parts(stored, batch, load.mean_context, machine), machine)
@@ -130,10 +145,10 @@ class GeneratePrice:
             for batch in load.batches
         )
 
-    def row(self, option: Option, residual: tuple[Residual, ...], prefill: Parts, held: int) -> Row:
-        """The row of one prefill mode, which takes `prefill` and keeps `held` bytes."""
+    def row(self, option: Option, residual: tuple[Residual, ...], prefill_s: float, held: int) -> Row:
+        """The row of one prefill mode, which takes `prefill_s` and keeps `held` bytes."""
         kept = tuple(own + held for own in self.bytes)
-        return Row(option, residual, total_s(prefill, self.machine), self.seconds, kept, self.legal)
+        return Row(option, residual, prefill_s, self.seconds, kept, self.legal)
 
 
 def legal_heads(rules: GenerateRules, machine: Machine) -> bool:
@@ -164,13 +179,13 @@ def legal_d_ff(rules: GenerateRules, machine: Machine) -> bool:
 def mlp_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
     """Legal MLP options."""
     names, sizes, ways = names_of(machine), machine.sizes, machine.ways
-    for roles in role_tuples(len(names), MLP_ROLES):
+    for roles in role_tuples(axis_sizes(machine), MLP_ROLES):
         stored, _ = mlp_rules(names, Option(roles, (Mode.SAME,) * len(names)))
         if not legal_d_model(stored, machine) or not legal_d_ff(stored, machine):
             continue
         seconds = tuple(total_s(costs.generate_mlp_parts(stored, b, machine), machine) for b in load.batches)
         weights = hbm.mlp_weights_bytes(stored, sizes, ways)
-        for modes in mode_tuples(roles):
+        for modes in mode_tuples(axis_sizes(machine), roles):
             option = Option(roles, modes)
             stored, rules = mlp_rules(names, option)
             if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
@@ -190,9 +205,11 @@ def same_for_all(
 def vocab_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
     """Vocabulary over any subset of axes, for every residual layout that the other blocks may ask for."""
     names, sizes, ways = names_of(machine), machine.sizes, machine.ways
-    subsets = [axes for size in range(len(names) + 1) for axes in combinations(names, size)]
+    cutting = tuple(axis.name for axis in machine.mesh if axis.size > 1)
+    subsets = [axes for size in range(len(cutting) + 1) for axes in combinations(cutting, size)]
     priced: dict[GenerateRules, tuple[float, ...]] = {}
-    for layout, vocab in product(product(Residual, repeat=len(names)), subsets):
+    layouts = product(*(Residual if size > 1 else (Residual.WHOLE,) for size in axis_sizes(machine)))
+    for layout, vocab in product(layouts, subsets):
         stored, rules = vocab_rules(names, layout, vocab)
         legal = divides(load.smallest, rules, machine) and legal_d_model(stored, machine)
         if not legal or not allowed(stored, rules):

@@ -72,7 +72,9 @@ def _check_owned(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise RenderError(f"{directory} is a file; render writes a folder")
     if directory.is_dir() and any(directory.iterdir()) and not (directory / PLAN_FILE).is_file():
-        raise RenderError(f"{directory} holds files but no {PLAN_FILE}: it was not rendered, and render would replace it")
+        raise RenderError(
+            f"{directory} holds files but no {PLAN_FILE}: it was not rendered, and render would replace it"
+        )
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:

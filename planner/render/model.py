@@ -59,7 +59,9 @@ def read_model(plan: Plan) -> ModelSizes:
         raise RenderError(f"spec.model.family {family} has no package yet; packaged: {', '.join(PACKAGED_FAMILIES)}")
     rope = _mapping(model, "rope")
     linear, llama3 = _scaling(rope.get("scaling"))
-    sizes = {name: int(model[name]) for name in ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")}
+    sizes = {
+        name: int(model[name]) for name in ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
+    }
     return ModelSizes(
         **sizes,
         tied_embeddings=bool(model["tied_embeddings"]),

@@ -58,9 +58,13 @@ def render_package(plan: Plan, overlay: Path | None = None) -> dict[str, str]:
     view = package_view(plan, hashlib.sha256(text.encode()).hexdigest())
     jinja = environment(overlay)
     files = {name.removesuffix(".j2"): _render(jinja, name, view) for name in jinja.list_templates(extensions=["j2"])}
-    modules = {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py")}
-    files |= {f"{name}.py": text for name, text in shake(modules, HELPERS).items()}
+    modules = {_module(name): files.pop(name) for name in list(files) if name.endswith(".py")}
+    files |= {f"{name.replace('.', '/')}.py": source for name, source in shake(modules, HELPERS).items()}
     return dict(sorted((files | {PLAN_FILE: text}).items()))
+
+
+def _module(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".")
 
 
 def _render(jinja: Environment, name: str, view: PackageView) -> str:

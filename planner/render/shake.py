@@ -12,11 +12,15 @@ Sources = Mapping[str, str]
 
 
 def shake(sources: Sources, helpers: frozenset[str]) -> dict[str, str]:
-    """`sources` (module name -> text) without the top-level names of `helpers` that are never reached."""
+    """`sources` (module name -> text) without the top-level names of `helpers` that are never reached.
+
+    A helper of which nothing is left is left out.
+    """
     used = _reached(sources, helpers)
     kept = {
         module: _without_definitions(text, used[module]) if module in helpers else text
         for module, text in sources.items()
+        if module not in helpers or used[module]
     }
     # The imports of __init__ are what the package offers.
     return {module: text if module == "__init__" else _without_unused_imports(text) for module, text in kept.items()}
@@ -100,7 +104,7 @@ def _without_unused_imports(text: str) -> str:
         kept = [alias for alias in node.names if (alias.asname or alias.name).split(".")[0] in mentioned]
         if len(kept) != len(node.names) and "noqa" not in lines[node.lineno - 1]:
             lines[node.lineno - 1 : node.end_lineno] = [_import_line(node, kept)] if kept else []
-    return re.sub(r'\n{4,}', "\n\n\n", _close_import_gaps("".join(lines)))
+    return re.sub(r"\n{4,}", "\n\n\n", _close_import_gaps("".join(lines)))
 
 
 def _import_line(node: ast.Import | ast.ImportFrom, names: list[ast.alias]) -> str:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 
 from planner.plan.schema import GenerateRules, Plan
+from planner.render.axes import ways
 from planner.render.model import ModelSizes, RenderError
 
 TINY_LAYERS = 2
@@ -48,46 +49,40 @@ def full_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
 def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
     """A small model under the same rules, mesh, batch and heads; it pads wherever the planned one pads."""
     rules = plan.generate.rules
-    rows = prod(axis_sizes.get(axis, 1) for axis in (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model))
+    rows = ways((*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), axis_sizes)
     first = max(16, rows)
     buckets = tuple(first * 2**step for step in range(5) if first * 2**step <= max(TINY_CONTEXT, first))
     small = ModelSizes(
         **{
             **vars(model),
             "layers": TINY_LAYERS,
-            "d_model": _multiple(64, _ways(rules.d_model, axis_sizes)),
-            "d_ff": _small(128, _ways(rules.d_ff, axis_sizes), model.d_ff),
-            "vocab": _small(TINY_VOCAB, _ways(rules.vocab, axis_sizes), model.vocab),
+            "d_model": _multiple(64, ways(rules.d_model, axis_sizes)),
+            "d_ff": _small(128, ways(rules.d_ff, axis_sizes), model.d_ff),
+            "vocab": _small(TINY_VOCAB, ways(rules.vocab, axis_sizes), model.vocab),
         }
     )
     return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets)
 
 
-def _ways(axes: tuple[str, ...], axis_sizes: Mapping[str, int]) -> int:
-    return prod(axis_sizes[axis] for axis in axes)
+def _multiple(size: int, parts: int) -> int:
+    return ceil(size / parts) * parts
 
 
-def _multiple(size: int, ways: int) -> int:
-    return ceil(size / ways) * ways
-
-
-def _small(size: int, ways: int, planned: int) -> int:
-    """About `size`, and a multiple of `ways` exactly if `planned` is one."""
-    return _multiple(size, ways) - (1 if planned % ways else 0)
+def _small(size: int, parts: int, planned: int) -> int:
+    """About `size`, and a multiple of `parts` exactly if `planned` is one."""
+    return _multiple(size, parts) - (1 if planned % parts else 0)
 
 
 def _heads(rules: GenerateRules, model: ModelSizes, sizes: Mapping[str, int]) -> tuple[int, int]:
     """(query heads, KV heads) as stored: padded by KV group, then to equal shares of each KV shard."""
-    kv_shards = _ways(rules.kv_heads, sizes)
-    shares = _ways(rules.q_heads, sizes) // kv_shards
+    kv_shards = ways(rules.kv_heads, sizes)
+    shares = ways(rules.q_heads, sizes) // kv_shards
     kv_heads = _multiple(model.kv_heads, kv_shards)
     per_shard = kv_heads // kv_shards * (model.q_heads // model.kv_heads)
     return kv_shards * _multiple(per_shard, shares), kv_heads
 
 
-def _shape(
-    plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int, buckets: tuple[int, ...]
-) -> Shape:
+def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int, buckets: tuple[int, ...]) -> Shape:
     rules = plan.generate.rules
     q_heads_stored, kv_heads_stored = _heads(rules, model, sizes)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
@@ -104,9 +99,9 @@ def _shape(
         vocab=model.vocab,
         q_heads_stored=q_heads_stored,
         kv_heads_stored=kv_heads_stored,
-        d_ff_stored=_multiple(model.d_ff, _ways(rules.d_ff, sizes)),
-        vocab_stored=_multiple(model.vocab, _ways(rules.vocab, sizes)),
-        kv_shards=_ways(rules.kv_heads, sizes),
+        d_ff_stored=_multiple(model.d_ff, ways(rules.d_ff, sizes)),
+        vocab_stored=_multiple(model.vocab, ways(rules.vocab, sizes)),
+        kv_shards=ways(rules.kv_heads, sizes),
         batch=plan.generate.batch,
         context=context,
         page_tokens=plan.generate.page_tokens,
@@ -115,6 +110,6 @@ def _shape(
 
 
 def _check_divides(name: str, size: int, axes: tuple[str, ...], sizes: Mapping[str, int]) -> None:
-    ways = _ways(axes, sizes)
-    if size % ways:
-        raise RenderError(f"{name} {size} does not divide over {'·'.join(axes)} ({ways} ways)")
+    parts = ways(axes, sizes)
+    if size % parts:
+        raise RenderError(f"{name} {size} does not divide over {'·'.join(axes)} ({parts} ways)")

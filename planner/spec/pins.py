@@ -26,6 +26,8 @@ PINS: Mapping[str, PinKind] = {
     "prefill.mlp": "label",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
 }
+GENERATE_LAYOUTS = ("replicated", "1d", "2d", "d_model")
+PREFILL_LAYOUTS = (*GENERATE_LAYOUTS, "sequence_parallel", "weight_gathered")
 _MESH_AXIS = re.compile(r"[xyz][0-9]?")
 
 
@@ -60,8 +62,9 @@ def pin_problem(address: str, value: object) -> str | None:
             good = isinstance(value, str)
             wanted = "a topology such as 4x4"
         case "label":
-            good = isinstance(value, str)
-            wanted = "the name of a layout"
+            layouts = PREFILL_LAYOUTS if address.startswith("prefill.") else GENERATE_LAYOUTS
+            good = value in layouts
+            wanted = f"one of {', '.join(layouts)}"
     return None if good else f"{address} must be {wanted}, not {shown(_single(value))}"
 
 

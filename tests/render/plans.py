@@ -143,7 +143,9 @@ def _mesh(case: Case) -> Mesh:
     """Mesh axes named x, y or, as pieces of one, y0 (major) and y1 (minor); chips in C order over them."""
     names = list(case.mesh)
     torus = [name[0] for name in names]
-    strides = [prod(case.mesh[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)]
+    strides = [
+        prod(case.mesh[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)
+    ]
     axes = tuple(
         MeshAxis(name=name, size=case.mesh[name], torus_axis=name[0], stride=stride)
         for name, stride in zip(names, strides, strict=True)
@@ -196,7 +198,9 @@ class _Planned:
             size /= self.case.mesh[axis]
         return size
 
-    def rows_scattered(self, address: str, d_model: Sequence[str], rows_over: Sequence[str], rows: int, width: float) -> tuple[str, ...]:
+    def rows_scattered(
+        self, address: str, d_model: Sequence[str], rows_over: Sequence[str], rows: int, width: float
+    ) -> tuple[str, ...]:
         """Scatter rows over those axes that leave enough rows, sum over the rest at once; the scattered axes."""
         scattered: tuple[str, ...] = ()
         left = rows

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from planner.spec import PINS, Spec, check_spec, load_spec, spec_from_data, spec_from_text, spec_to_data, spec_to_yaml
 from planner.spec.fields import addresses, keys, section_at
 from planner.spec.nearest import edits
+from planner.spec.pins import GENERATE_LAYOUTS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
 FOLDER = Path("/nowhere")
@@ -32,7 +33,7 @@ VALUES = {
     "slice": st.just("4x4"),
     "batch": counts,
     "kv_cache": st.sampled_from(["heads", "batch", "heads_x_batch", "replicated"]),
-    "label": st.from_regex(r"[a-z0-9_ ]{1,12}|1e3|null|yes", fullmatch=True),
+    "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
 }
 pins = st.fixed_dictionaries({}, optional={address: VALUES[kind] for address, kind in PINS.items()})

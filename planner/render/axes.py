@@ -1,0 +1,21 @@
+"""Arithmetic on tuples of mesh axes."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+Axes = tuple[str, ...]
+
+
+def ways(axes: Sequence[str], sizes: Mapping[str, int]) -> int:
+    """Chips along `axes` together."""
+    return prod(sizes[axis] for axis in axes)
+
+
+def without(axes: Axes, removed: Axes) -> Axes:
+    """Those of `axes` that are not in `removed`, in order."""
+    return tuple(axis for axis in axes if axis not in removed)
+
+
+def shared(axes: Axes, kept: Axes) -> Axes:
+    """Those of `axes` that are in `kept`, in order."""
+    return tuple(axis for axis in axes if axis in kept)

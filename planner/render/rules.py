@@ -1,0 +1,54 @@
+"""The scheme of the rendered steps, as conditions on the two rule tables; a plan from the solver meets them all."""
+
+from collections.abc import Mapping
+
+from planner.plan.schema import GenerateRules, Plan, PrefillRules
+from planner.render.axes import shared, ways, without
+from planner.render.model import ModelSizes, RenderError
+
+
+def check_rules(plan: Plan, model: ModelSizes, sizes: Mapping[str, int]) -> None:
+    """Raise RenderError, naming the field, when the tables of `plan` do not fit the scheme; `sizes` are mesh axes'."""
+    generate, prefill = plan.generate.rules, plan.prefill.rules
+    for phase, rules in (("generate", generate), ("prefill", prefill)):
+        for logical, axes in rules:
+            if unknown := without(axes, tuple(sizes)):
+                raise RenderError(f"{phase}.{logical} names {unknown[0]}, which is no axis of the mesh {sorted(sizes)}")
+    demands = _generate_demands(generate) | _prefill_demands(generate, prefill)
+    for demand, met in demands.items():
+        if not met:
+            raise RenderError(f"plan {plan.name}: {demand}")
+    copied = without(generate.q_heads, generate.kv_heads + generate.batch)
+    if copied and model.kv_heads > ways(generate.kv_heads, sizes):
+        raise RenderError(f"plan {plan.name}: KV heads are copied over {copied[0]} though a chip holds several of them")
+
+
+def _generate_demands(rules: GenerateRules) -> dict[str, bool]:
+    """Demand -> whether the table meets it."""
+    exchanged = shared(rules.batch, rules.q_heads)
+    copied = without(rules.q_heads, rules.kv_heads + exchanged)
+    return {
+        "generate.q_heads must be kv_heads axes, then axes that copy KV heads, then batch axes": rules.q_heads
+        == rules.kv_heads + copied + exchanged,
+        "generate.batch must be d_model axes, then q_heads axes": rules.batch
+        == shared(rules.batch, rules.d_model) + exchanged,
+        "generate.d_model must share no axis with q_heads or d_ff": not shared(
+            rules.d_model, rules.q_heads + rules.d_ff
+        ),
+    }
+
+
+def _prefill_demands(stored: GenerateRules, rules: PrefillRules) -> dict[str, bool]:
+    """Demand -> whether the table meets it; weights are `stored` under the generate table."""
+    kept = rules.q_heads + rules.d_model
+    return {
+        "prefill.d_model must be the leading axes of generate.d_model": rules.d_model
+        == stored.d_model[: len(rules.d_model)],
+        "prefill.q_heads must be axes of generate.q_heads": rules.q_heads == shared(stored.q_heads, rules.q_heads),
+        "prefill.kv_heads must be generate.kv_heads less what q_heads gathers": rules.kv_heads
+        == shared(stored.kv_heads, rules.q_heads),
+        "prefill.d_ff must be axes of generate.d_ff": rules.d_ff == shared(stored.d_ff, rules.d_ff),
+        "prefill.vocab must equal generate.vocab": rules.vocab == stored.vocab,
+        "prefill.tokens must be axes that q_heads leaves, then axes of q_heads": rules.tokens
+        == without(rules.tokens, kept) + shared(rules.tokens, rules.q_heads),
+    }

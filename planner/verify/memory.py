@@ -1,0 +1,57 @@
+"""The compiler's memory of one chip against the plan's HBM budget."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.plan.schema import Hbm
+from planner.verify.build import Memory, Phase
+
+Verdict = Literal["equal", "within", "over", "under", "lost", "not judged"]
+TOLERANCE = 0.01
+"""Arguments may differ by this share: layouts pad arrays, and a step takes a few small inputs besides."""
+
+
+@dataclass(frozen=True)
+class MemoryLine:
+    """One quantity in bytes per chip, as planned and as compiled."""
+
+    what: str
+    planned: int
+    found: int
+    verdict: Verdict
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is as planned."""
+        return self.verdict in ("equal", "within", "not judged")
+
+
+def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
+    """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only."""
+    lines = []
+    given = {"prefill": hbm.weights, "generate": hbm.weights + hbm.kv_cache}
+    if phase in given:
+        lines.append(MemoryLine("arguments", given[phase], memory.arguments, _near(given[phase], memory.arguments)))
+    if phase in ("insert", "generate"):
+        kept: Verdict = "equal" if memory.kept >= hbm.kv_cache else "lost"
+        lines.append(MemoryLine("cache kept in place", hbm.kv_cache, memory.kept, kept))
+    budget = hbm.activations + hbm.logits
+    added: Verdict = "within" if memory.added <= budget else "over"
+    lines.append(MemoryLine("temporaries and results", budget, memory.added, added if native else "not judged"))
+    return tuple(lines)
+
+
+def total_line(memories: dict[Phase, Memory], hbm: Hbm, native: bool) -> MemoryLine:
+    """The most that a chip holds while it serves: weights, cache, and what the largest phase adds.
+
+    The code of the programs is in the reserve.
+    """
+    found = memories["generate"].arguments + max(memory.added for memory in memories.values())
+    verdict: Verdict = "within" if found <= hbm.total else "over"
+    return MemoryLine("total while serving", hbm.total, found, verdict if native else "not judged")
+
+
+def _near(planned: int, found: int) -> Verdict:
+    if abs(found - planned) <= TOLERANCE * planned:
+        return "equal"
+    return "over" if found > planned else "under"
