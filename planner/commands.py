@@ -125,6 +125,29 @@ def report_command(path: Path, written: Path) -> int:
     return DONE
 
 
+def simulate_command(path: Path, requests: int, seed: int, style: str) -> int:
+    """Requests of the spec's lengths, served as a plan predicts."""
+    from planner.plan.file import read_plan
+    from planner.simulate import simulate, simulated_to_json, simulated_to_text
+
+    found = simulate(read_plan(path), requests, seed)
+    print(simulated_to_json(found) if style == "json" else simulated_to_text(found), end="")
+    return DONE
+
+
+def calibrate_command(devices: int, style: str) -> int:
+    """Constants measured on this machine, beside the catalogue's."""
+    from planner.calibrate import Effort, calibrate, calibration_tables, calibration_to_json
+
+    with console.progress(f"measuring on {devices} virtual CPU devices"):
+        found = calibrate(Effort(devices))
+    if style == "json":
+        print(calibration_to_json(found), end="")
+    else:
+        console.output().print(calibration_tables(found))
+    return DONE
+
+
 def chips_command(name: str | None, style: str) -> int:
     """The chip catalogue, or one chip with its sources."""
     from cost_models.chips import chip, chips

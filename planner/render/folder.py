@@ -28,6 +28,12 @@ class Drift:
         """Whether there is any difference."""
         return bool(self.changed or self.missing or self.extra)
 
+    def text(self) -> str:
+        """The differences for people: one line a file, then the diff."""
+        kinds = (("changed", self.changed), ("missing", self.missing), ("extra", self.extra))
+        lines = [f"{kind:8}{name}" for kind, names in kinds for name in names]
+        return "\n".join(lines) + (f"\n\n{self.diff.rstrip()}" if self.diff else "")
+
 
 def write_package(plan: Plan, directory: Path, overlay: Path | None = None) -> tuple[str, ...]:
     """Write the package of `plan` as `directory`, whole, and return its files; what stood there is gone.

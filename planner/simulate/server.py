@@ -1,0 +1,94 @@
+"""One interleaved server and its clients, as simpy processes.
+
+The server does one thing at a time: while a slot is free and a prompt waits, it reads the prompt, which also makes the
+first token; otherwise it runs a generate step, which adds a token to every slot in use. A client sends a request, waits
+for the whole answer, and sends the next; by then the server has begun its next step, so a prompt waits for that step.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import simpy
+
+from planner.simulate.steps import Steps
+
+Process = Generator[simpy.Event, Any, None]
+
+
+@dataclass
+class Request:
+    """One request on its way: lengths in tokens, times in seconds of the simulated clock."""
+
+    prompt: int
+    output: int
+    done: simpy.Event
+    shortened: bool = False
+    sent_s: float = 0.0
+    first_s: float = 0.0
+    last_s: float = 0.0
+    made: int = 0
+
+    @property
+    def ttft_s(self) -> float:
+        """From sending to the first token."""
+        return self.first_s - self.sent_s
+
+    @property
+    def tpot_s(self) -> float | None:
+        """Mean time between tokens; None for an answer of one token."""
+        return (self.last_s - self.first_s) / (self.output - 1) if self.output > 1 else None
+
+
+@dataclass
+class Server:
+    """The slots, the queue, and the time of every token made."""
+
+    env: simpy.Environment
+    steps: Steps
+    slots: int
+    waiting: deque[Request] = field(default_factory=deque)
+    active: list[Request] = field(default_factory=list)
+    made: list[tuple[float, int]] = field(default_factory=list)
+    idle: simpy.Event | None = None
+
+    def send(self, request: Request) -> None:
+        """Queue a request."""
+        request.sent_s = self.env.now
+        self.waiting.append(request)
+        if self.idle is not None and not self.idle.triggered:
+            self.idle.succeed()
+
+    def serve(self) -> Process:
+        """Prompts first, steps otherwise, for ever."""
+        while True:
+            if self.waiting and len(self.active) < self.slots:
+                request = self.waiting.popleft()
+                yield self.env.timeout(self.steps.prompt_s(request.prompt))
+                request.first_s = self.env.now
+                self.active.append(request)
+                self.add_tokens([request])
+            elif self.active:
+                yield self.env.timeout(self.steps.generate_s)
+                self.add_tokens(self.active)
+            else:
+                self.idle = self.env.event()
+                yield self.idle
+
+    def add_tokens(self, requests: list[Request]) -> None:
+        """One token more for each of `requests`; those that are complete leave their slot."""
+        self.made.append((self.env.now, len(requests)))
+        for request in requests:
+            request.made += 1
+            if request.made == request.output:
+                request.last_s = self.env.now
+                request.done.succeed()
+        self.active = [request for request in self.active if request.made < request.output]
+
+
+def client(env: simpy.Environment, server: Server, requests: Iterator[Request]) -> Process:
+    """One request after the other, for ever."""
+    for request in requests:
+        server.send(request)
+        yield request.done
