@@ -36,10 +36,10 @@ def vocab_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
 
 
 def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: int, sizes: Sizes, ways: Ways) -> int:
-    """The paged cache on one chip: the pages of its slots and one scratch page, for every layer."""
+    """The paged cache on one chip: the pages of its slots and one scratch page, for every layer, tiles included."""
     heads = sizes.heads(rules, ways)
     pages = batch // ways(rules.batch) * ceil(context / page_tokens) + 1
-    page = page_tokens * 2 * heads.kv_local * sizes.head_dim * sizes.kv_bytes
+    page = page_tokens * sizes.cached_token(heads.kv_local) * sizes.kv_bytes
     return ceil(sizes.layers * pages * page)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
@@ -77,23 +78,24 @@ def compiled_programs(plan: Plan, target: Target, progress: Progress) -> list[Pr
     """
     devices = devices_for(plan, target)
     with imported_package(plan) as package:
-        lower = package.lower_steps
-        try:
-            steps = lower(devices, plan.prefill.tokens)
-        except Exception as error:  # whatever tracing refuses is a finding about the package
-            return [Program(phase, 0.0, failure=refusal(error)) for phase in PHASES]
+        mesh, bucket = package.make_mesh(devices), plan.prefill.tokens
+        lower_phase: dict[Phase, Callable[[], Any]] = {
+            "prefill": partial(package.lower_prefill, package.MODEL, mesh, bucket),
+            "insert": partial(package.lower_insert, package.MODEL, mesh, bucket),
+            "generate": partial(package.lower_generate, package.MODEL, mesh),
+        }
         programs = []
         for phase in PHASES:
             with progress(f"compiling {phase} for {plan.chip if target == 'tpu' else 'CPU devices'}"):
-                programs.append(compiled(phase, steps[phase]))
+                programs.append(compiled(phase, lower_phase[phase]))
         return programs
 
 
-def compiled(phase: Phase, lowered: Any) -> Program:
-    """A lowered phase, compiled; what the compiler refuses is a finding about the package, and is not raised."""
+def compiled(phase: Phase, lower: Callable[[], Any]) -> Program:
+    """A phase, compiled. What tracing or the compiler refuses is a finding about the package, and is not raised."""
     started = time.perf_counter()
     try:
-        program = lowered.compile()
+        program = lower().compile()
     except Exception as error:
         return Program(phase, time.perf_counter() - started, failure=refusal(error))
     seconds = time.perf_counter() - started

@@ -152,11 +152,10 @@ def test_a_program_that_does_not_compile_is_a_finding(plan: Plan, programs: list
     ],
 )
 def test_an_error_while_compiling_is_told_in_the_program(error: Exception, told: str):
-    class Lowered:
-        def compile(self) -> Any:
-            raise error
+    def lower() -> Any:
+        raise error
 
-    assert build.compiled("generate", Lowered()).failure == told
+    assert build.compiled("generate", lower).failure == told
 
 
 def test_the_package_is_forgotten(plan: Plan):

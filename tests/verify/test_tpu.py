@@ -44,7 +44,7 @@ def test_a_cache_that_does_not_fit_is_a_finding():
     plan = make_plan(load_spec(EXAMPLES / "llama_3_1_8b_v5e_2x4.yaml"))
     generate = plan.generate.model_copy(update={"context": 20 * plan.generate.context})
     with imported_package(plan.model_copy(update={"generate": generate})) as package:
-        steps = package.lower_steps(devices_for(plan, "tpu"), plan.prefill.tokens)
-        program = compiled("insert", steps["insert"])
+        mesh = package.make_mesh(devices_for(plan, "tpu"))
+        program = compiled("insert", lambda: package.lower_insert(package.MODEL, mesh, plan.prefill.tokens))
     assert program.failure is not None
     assert program.failure.startswith("RESOURCE_EXHAUSTED: Ran out of memory on HBM")
