@@ -1,7 +1,6 @@
 """The sizes of one model as the cost functions read them: plain numbers, bytes per element included."""
 
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING
 
 from cost_models.chips import chip
@@ -13,18 +12,12 @@ if TYPE_CHECKING:
 
 SCALE_BYTES = 4
 CANDIDATES = 64
-TILE_LANES = 128
-TILE_ROWS = 8
-WHOLE_ROWS = frozenset({2, 4})
-"""Rows of fewer than TILE_ROWS that a TPU tile holds without padding."""
+TPU_LANES, SUBLANES = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Model sizes in elements, dtypes in bytes per element; `scale_bytes` is 0 when weights are not quantised.
-
-    `tiled` chips keep the last two dimensions of an array in tiles of 8 x 128.
-    """
+    """Model sizes in elements, dtypes in bytes per element; `scale_bytes` is 0 when weights are not quantised."""
 
     layers: int
     d_model: int
@@ -39,7 +32,25 @@ class Sizes:
     activation_bytes: float
     kv_bytes: float
     compute_dtype: str
-    tiled: bool = False
+    lanes: int = 1
+    """Width to which the minor dimension of a kept array is padded in HBM: 128 on a TPU."""
+
+    @property
+    def stored_head_dim(self) -> int:
+        """Elements that a head of the KV cache takes."""
+        return padded_width(self.head_dim, self.lanes)
+
+    @property
+    def kv_read_bytes(self) -> float:
+        """Bytes of HBM that are read for one element of the KV cache, lane padding included."""
+        return self.kv_bytes * self.stored_head_dim / self.head_dim
+
+    def stored_kv_rows(self, kv_heads: int) -> int:
+        """Rows that the keys and values of `kv_heads` heads take in a page: on a TPU a power of two, from 8 a multiple."""
+        rows = 2 * kv_heads
+        if self.lanes == 1:
+            return rows
+        return padded_width(rows, SUBLANES) if rows > SUBLANES else 1 << (rows - 1).bit_length()
 
     def heads(self, rules: GenerateRules, ways: Ways) -> Heads:
         """Stored heads under a generate table."""
@@ -55,23 +66,9 @@ class Sizes:
         """Vocabulary rows as stored when they are cut `ways`."""
         return padded_width(self.vocab, ways)
 
-    def cached_head_dim(self) -> int:
-        """Elements that one key or value of one head takes in the cache."""
-        return padded_width(self.head_dim, TILE_LANES) if self.tiled else self.head_dim
-
-    def cached_token(self, kv_local: int) -> int:
-        """Elements that the keys and values of one token take in one layer of the cache, `kv_local` heads on the chip.
-
-        The cache is row-major, [.., 2 * kv_heads, head_dim]; tiles round both dimensions up.
-        """
-        rows = 2 * kv_local
-        if self.tiled and rows not in WHOLE_ROWS:
-            rows = ceil(rows / TILE_ROWS) * TILE_ROWS
-        return rows * self.cached_head_dim()
-
 
 def sizes_of(spec: "Spec") -> Sizes:
-    """The sizes in a spec."""
+    """The sizes in a spec, as its chip stores them."""
     model = spec.model
     quantised = model.weights.dtype == "int8"
     return Sizes(
@@ -88,5 +85,5 @@ def sizes_of(spec: "Spec") -> Sizes:
         activation_bytes=bytes_per_element(model.activations.dtype),
         kv_bytes=bytes_per_element(model.kv_cache.dtype),
         compute_dtype=model.activations.dtype,
-        tiled=chip(spec.hardware.chip).kind == "tpu",
+        lanes=TPU_LANES if chip(spec.hardware.chip).kind == "tpu" else 1,
     )

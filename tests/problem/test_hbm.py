@@ -9,13 +9,13 @@ from planner.problem.hbm import kv_cache_bytes
 from planner.problem.rules import GenerateRules, Ways
 from planner.problem.sizes import Sizes
 
-LLAMA_1B = Sizes(16, 2048, 8192, 32, 8, 64, 128256, True, 2, 0, 2, 2, "bf16", tiled=True)
+LLAMA_1B = Sizes(16, 2048, 8192, 32, 8, 64, 128256, True, 2, 0, 2, 2, "bf16", lanes=128)
 WAYS = Ways({"x": 2, "y": 2})
 HEADS = GenerateRules(q_heads=("x", "y"), kv_heads=("x", "y"))
 
 
 def test_the_cache_has_the_pages_of_its_slots_and_a_scratch_page():
-    on_cpu = replace(LLAMA_1B, tiled=False)
+    on_cpu = replace(LLAMA_1B, lanes=1)
     pages = 32 * 16 + 1
     assert kv_cache_bytes(HEADS, 32, 2048, 128, on_cpu, WAYS) == 16 * pages * 128 * (2 * 2) * 64 * 2
 
@@ -38,12 +38,12 @@ def test_a_narrow_head_fills_the_lanes_of_a_tpu_tile():
 )
 def test_a_token_in_tiles(kv_local: int, head_dim: int, elements: int):
     """The compiler's own sizes of bf16 and float32 arrays [.., 2 * kv_local, head_dim] on v5e, v5p and v6e."""
-    assert replace(LLAMA_1B, head_dim=head_dim).cached_token(kv_local) == elements
-    plain = replace(LLAMA_1B, head_dim=head_dim, tiled=False)
-    assert plain.cached_token(kv_local) == 2 * kv_local * head_dim
+    tiled = replace(LLAMA_1B, head_dim=head_dim)
+    assert tiled.stored_kv_rows(kv_local) * tiled.stored_head_dim == elements
+    plain = replace(tiled, lanes=1)
+    assert plain.stored_kv_rows(kv_local) * plain.stored_head_dim == 2 * kv_local * head_dim
 
 
 def test_tiles_never_take_less_than_the_elements():
     for kv_local in range(1, 33):
-        taken = LLAMA_1B.cached_token(kv_local)
-        assert 2 * kv_local * 64 <= taken <= ceil(2 * kv_local / 8) * 8 * 128
+        assert 2 * kv_local <= LLAMA_1B.stored_kv_rows(kv_local) <= ceil(2 * kv_local / 8) * 8
