@@ -28,6 +28,12 @@ class Drift:
         """Whether there is any difference."""
         return bool(self.changed or self.missing or self.extra)
 
+    def text(self) -> str:
+        """One line for each file that differs, then what changed in it."""
+        named = (("changed", self.changed), ("missing", self.missing), ("extra", self.extra))
+        lines = [f"{what}: {name}" for what, names in named for name in names]
+        return "\n".join([*lines, *([self.diff.rstrip("\n")] if self.diff else [])])
+
 
 def write_package(plan: Plan, directory: Path, overlay: Path | None = None) -> tuple[str, ...]:
     """Write the package of `plan` as `directory`, whole, and return its files; what stood there is gone.
