@@ -29,10 +29,10 @@ class Drift:
         return bool(self.changed or self.missing or self.extra)
 
     def text(self) -> str:
-        """One line for each file that differs, then what changed in it."""
-        named = (("changed", self.changed), ("missing", self.missing), ("extra", self.extra))
-        lines = [f"{what}: {name}" for what, names in named for name in names]
-        return "\n".join([*lines, *([self.diff.rstrip("\n")] if self.diff else [])])
+        """The differences for people: one line a file, then the diff."""
+        kinds = (("changed", self.changed), ("missing", self.missing), ("extra", self.extra))
+        lines = [f"{kind:8}{name}" for kind, names in kinds for name in names]
+        return "\n".join(lines) + (f"\n\n{self.diff.rstrip()}" if self.diff else "")
 
 
 def write_package(plan: Plan, directory: Path, overlay: Path | None = None) -> tuple[str, ...]:

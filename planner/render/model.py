@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from planner.errors import ShardwrightError
 from planner.plan.schema import Plan
 
 DTYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
@@ -11,7 +12,7 @@ DTYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 PACKAGED_FAMILIES = ("llama",)
 
 
-class RenderError(ValueError):
+class RenderError(ShardwrightError):
     """A plan that rendered packages do not support, or a folder that must not be written."""
 
 

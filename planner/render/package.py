@@ -6,9 +6,9 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 
+from planner.plan.file import plan_to_yaml
 from planner.plan.schema import Plan
 from planner.render.model import RenderError
-from planner.render.plan_text import plan_text
 from planner.render.shake import shake
 from planner.render.view import PackageView, package_view
 
@@ -54,7 +54,7 @@ def render_package(plan: Plan, overlay: Path | None = None) -> dict[str, str]:
     """The files of the package of `plan`, path -> text; templates in `overlay` take the place of ours, or add files."""
     if overlay is not None and not overlay.is_dir():
         raise RenderError(f"overlay {overlay} is no folder")
-    text = plan_text(plan)
+    text = plan_to_yaml(plan)
     view = package_view(plan, hashlib.sha256(text.encode()).hexdigest())
     jinja = environment(overlay)
     files = {name.removesuffix(".j2"): _render(jinja, name, view) for name in jinja.list_templates(extensions=["j2"])}

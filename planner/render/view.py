@@ -5,6 +5,7 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 
 from dataclasses import dataclass
 
+from cost_models.chips import chip
 from planner.plan.schema import Mesh, Plan
 from planner.render.axes import Axes, ways
 from planner.render.model import ModelSizes, read_model
@@ -12,7 +13,6 @@ from planner.render.phases import GenerateView, PrefillView, embedding_runs, gen
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
 
-TPU_CHIPS = frozenset({"v4", "v5e", "v5p", "v6e", "7x"})
 KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16})
 """Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
 ONE_GATHER_CHIPS = 16
@@ -138,7 +138,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
     generate = generate_view(plan, full)
     prefill = prefill_view(plan, full, sizes, model.weights_dtype == "int8")
-    on_tpu = plan.chip in TPU_CHIPS
+    on_tpu = chip(plan.chip).kind == "tpu"
     combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
     bf16 = model.kv_dtype == model.activations_dtype == "bf16"
     kernel = on_tpu and bf16 and model.head_dim == 128 and combined in KERNEL_COMBINED_HEADS

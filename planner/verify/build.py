@@ -28,6 +28,7 @@ Phase = Literal["prefill", "insert", "generate"]
 Progress = Callable[[str], AbstractContextManager[None]]
 
 PHASES: tuple[Phase, ...] = ("prefill", "insert", "generate")
+REFUSAL_LENGTH = 400
 COMPILER_ONLY = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",
@@ -90,14 +91,12 @@ def compiled_programs(plan: Plan, target: Target, progress: Progress) -> list[Pr
 
 
 def compiled(phase: Phase, lower: Callable[[], Any]) -> Program:
-    """A phase, compiled; what the compiler refuses is told in the program, not raised."""
-    import jax
-
+    """A phase, compiled. Whatever tracing or the compiler refuses is a finding about the package, and is not raised."""
     started = time.perf_counter()
     try:
         program = lower().compile()
-    except jax.errors.JaxRuntimeError as error:
-        return Program(phase, time.perf_counter() - started, failure=refusal(str(error)))
+    except Exception as error:
+        return Program(phase, time.perf_counter() - started, failure=refusal(error))
     seconds = time.perf_counter() - started
     stats = program.memory_analysis()
     memory = Memory(
@@ -110,10 +109,11 @@ def compiled(phase: Phase, lower: Callable[[], Any]) -> Program:
     return Program(phase, seconds, program.as_text(), memory)
 
 
-def refusal(message: str) -> str:
-    """The first sentences of a compiler's error, on one line."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return " ".join(lines[:2])[:400]
+def refusal(error: Exception) -> str:
+    """The first sentences of an error, on one line; compiler errors begin with their own kind."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    kind = "" if type(error).__name__ == "JaxRuntimeError" else f"{type(error).__name__}: "
+    return f"{kind}{' '.join(lines[:2])}"[:REFUSAL_LENGTH]
 
 
 @contextmanager
@@ -179,7 +179,7 @@ def tpu_devices(plan: Plan) -> Sequence[Any]:
     try:
         found: Sequence[Any] = topologies.get_topology_desc(platform="tpu", topology_name=topology, **options).devices
     except jax.errors.JaxRuntimeError as error:
-        raise CannotRun(f"libtpu does not open the topology {topology}: {refusal(str(error))}") from None
+        raise CannotRun(f"libtpu does not open the topology {topology}: {refusal(error)}") from None
     return found
 
 

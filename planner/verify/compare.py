@@ -59,10 +59,10 @@ def _planned_once(planned: Iterable[Collective]) -> Iterable[Collective]:
 
 
 def _found_once(found: Iterable[Transfer]) -> Iterable[Transfer]:
-    """Transfers, those that agree in all but their count added up: a loop may have been peeled."""
+    """Transfers, those of an address that agree in all but their count added up: a loop may have been peeled."""
     merged: dict[tuple[object, ...], Transfer] = {}
     for each in found:
-        key = each.address, each.kind, each.axes, each.bytes
+        key = each.address or f"%{each.instruction}", each.kind, each.axes, each.bytes
         count = merged[key].count if key in merged else 0
         merged[key] = replace(each, count=each.count + count)
     return merged.values()

@@ -141,7 +141,7 @@ def _blocks(text: str) -> Iterator[tuple[str, bool, list[str]]]:
                 name, is_entry, lines = header[2], bool(header[1]), []
         elif _INSTRUCTION.match(line):
             lines.append(line)
-        elif line == "}" or line.startswith("}, "):
+        elif line == "}" or line.startswith("}, execution_thread="):
             yield name, is_entry, lines
             name = ""
         elif lines:  # metadata with line breaks inside

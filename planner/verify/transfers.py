@@ -117,7 +117,7 @@ def _fused(module: Module, body: Computation, fusion: Instruction, count: int, s
         if each.opcode == "custom-call" and '"AsyncCollectiveStart"' in each.attributes
         for name in each.operands
     }
-    sliced = any(each.opcode == "dynamic-slice" for each in body.instructions.values())
+    sliced = {each.operands[0] for each in body.instructions.values() if each.opcode == "dynamic-slice"}
     for each in body.instructions.values():
         if each.opcode == "fusion":
             for called in each.called:
@@ -125,7 +125,7 @@ def _fused(module: Module, body: Computation, fusion: Instruction, count: int, s
         elif _kind(each) and ("chain_id=" not in each.attributes or each.name in started):
             for transfer in _plain(module, body, each, count, sizes):
                 address = transfer.address or address_of(fusion.scope)
-                if transfer.kind == "all_reduce" and sliced:
+                if transfer.kind == "all_reduce" and each.name in sliced:
                     yield Transfer("reduce_scatter", transfer.axes, transfer.bytes, count, address, fusion.name, FUSED)
                 else:
                     yield Transfer(transfer.kind, transfer.axes, transfer.bytes, count, address, fusion.name)

@@ -156,3 +156,5 @@ def test_chips_at_other_coordinates_are_refused(package: Package) -> None:
     sharding = package.module("sharding")
     with pytest.raises(sharding.DeviceError, match=r"the plan uses the chip at \(0, 2, 0\)"):
         sharding.make_mesh([Chip(x, y, 0) for x in range(4) for y in range(2)])
+    with pytest.raises(sharding.DeviceError, match="16 devices share 8 chips"):
+        sharding.make_mesh([Chip(x, y, 0) for x in range(2) for y in range(4) for core in range(2)])

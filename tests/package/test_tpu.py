@@ -78,9 +78,11 @@ def test_a_cache_without_the_kernel_stays_in_place(tmp_path: Path) -> None:
     rules = G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y"))
     case = replace(LLAMA, name="small", model={**TINY, "head_dim": 64, "layers": 8}, generate=rules, batch=64)
     case = replace(case, mesh={"x": 2, "y": 4}, slice="2x4", weights="bf16", context=1024, smallest_shard=8)
-    steps = load(case, tmp_path).module("engine").lower_steps(topology("v5e:2x4").devices, 32)
-    for step in ("generate", "insert"):
-        compiled = steps[step].compile()
+    package = load(case, tmp_path)
+    mesh, config = package.module("sharding").make_mesh(topology("v5e:2x4").devices), package.module("config").MODEL
+    generate = package.module("generate").lower_generate(config, mesh)
+    for step in (generate, package.module("kv_cache").lower_insert(config, mesh, 32)):
+        compiled = step.compile()
         cache = compiled.memory_analysis().alias_size_in_bytes
         assert cache > 30e6
         assert largest_copy_bytes(compiled.as_text()) < cache / 8

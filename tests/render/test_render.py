@@ -135,7 +135,7 @@ def test_check_lists_changed_missing_and_extra_files(tmp_path: Path) -> None:
     assert (drift.changed, drift.missing, drift.extra) == (("model.py",), ("sampling.py",), ("notes.txt",))
     assert "--- model.py (found)\n+++ model.py (rendered)\n" in drift.diff
     assert "-changed\n" in drift.diff
-    assert drift.text().startswith("changed: model.py\nmissing: sampling.py\nextra: notes.txt\n--- model.py (found)\n")
+    assert drift.text().startswith("changed model.py\nmissing sampling.py\nextra   notes.txt\n\n--- model.py (found)\n")
     assert set(check_package(plan, tmp_path / "absent").missing) == set(render_package(plan))
 
 

@@ -1,0 +1,58 @@
+"""The compiler's memory against the plan's budget."""
+
+import pytest
+
+from planner.plan.schema import Hbm
+from planner.verify.build import Memory, Phase
+from planner.verify.memory import memory_lines, total_line
+
+GB = 10**9
+HBM = Hbm(
+    weights=4 * GB,
+    kv_cache=GB,
+    activations=GB // 2,
+    logits=0,
+    total=11 * GB // 2,
+    reserve=GB,
+    capacity=16 * GB,
+    available=15 * GB,
+    free=19 * GB // 2,
+)
+GENERATE = Memory(arguments=5 * GB + 4096, results=GB + 64, kept=GB, temporaries=1000, program=10**6)
+
+
+def verdicts(phase: Phase, memory: Memory, native: bool = True) -> list[str]:
+    return [line.verdict for line in memory_lines(phase, memory, HBM, native)]
+
+
+@pytest.mark.parametrize(
+    ("phase", "memory", "expected"),
+    [
+        pytest.param("generate", GENERATE, ["equal", "equal", "within"], id="as planned"),
+        pytest.param(
+            "prefill", Memory(4 * GB, GB // 4, 0, GB // 4, 0), ["equal", "within"], id="prefill fills its budget"
+        ),
+        pytest.param("prefill", Memory(4 * GB, GB // 4, 0, GB // 3, 0), ["equal", "over"], id="prefill needs more"),
+        pytest.param("generate", Memory(6 * GB, GB, GB, 0, 0), ["over", "equal", "within"], id="arguments are padded"),
+        pytest.param(
+            "generate", Memory(4 * GB, GB, GB, 0, 0), ["under", "equal", "within"], id="arguments are missing"
+        ),
+        pytest.param("generate", Memory(5 * GB, GB, 0, 0, 0), ["equal", "lost", "over"], id="donation is lost"),
+        pytest.param(
+            "insert", Memory(2 * GB, GB, GB, 2 * GB, 0), ["equal", "over"], id="insert copies the cache twice"
+        ),
+    ],
+)
+def test_verdicts(phase: Phase, memory: Memory, expected: list[str]):
+    assert verdicts(phase, memory) == expected
+
+
+def test_temporaries_of_another_backend_are_not_judged():
+    assert verdicts("generate", Memory(5 * GB, GB, GB, 9 * GB, 0), native=False) == ["equal", "equal", "not judged"]
+
+
+def test_the_total_adds_the_largest_phase_to_what_stays():
+    prefill = Memory(4 * GB, GB // 4, 0, GB // 8, 10**6)
+    line = total_line({"prefill": prefill, "generate": GENERATE}, HBM, native=True)
+    assert line.found == GENERATE.arguments + prefill.added
+    assert line.verdict == "within"

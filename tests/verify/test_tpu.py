@@ -1,0 +1,50 @@
+"""The packages of the two llama examples, compiled by the TPU compiler; no TPU is needed."""
+
+import pytest
+
+from planner.plan.make import make_plan
+from planner.spec import load_spec
+from planner.verify import Audit, verify_plan
+from planner.verify.build import compiled, devices_for, imported_package
+from tests.verify.test_audit import EXAMPLES
+
+COMPILE_LIMIT_S = 60
+
+
+@pytest.fixture(scope="module", params=["llama_3_1_8b_v5e_2x4", "llama_3_1_70b_v5e_4x4"])
+def audit(request: pytest.FixtureRequest) -> Audit:
+    return verify_plan(make_plan(load_spec(EXAMPLES / f"{request.param}.yaml")))
+
+
+def test_every_phase_compiles_in_time(audit: Audit):
+    assert (audit.target, [phase.failure for phase in audit.phases]) == ("tpu", [None, None, None])
+    assert sum(phase.seconds for phase in audit.phases) < COMPILE_LIMIT_S
+
+
+def test_the_collectives_are_the_planned_ones(audit: Audit):
+    rows = [row for phase in audit.phases for row in phase.rows]
+    assert rows
+    assert {row.status for row in rows} == {"matched"}
+
+
+def test_the_memory_is_within_the_budget(audit: Audit):
+    assert all(line.ok for phase in audit.phases for line in phase.memory)
+    assert audit.total is not None
+    assert audit.total.verdict == "within"
+
+
+def test_what_differs_is_copies_of_the_embedding_table(audit: Audit):
+    unplanned = [copy for phase in audit.phases for copy in phase.copies if copy.purpose is None]
+    assert {copy.array for copy in unplanned} <= {"weights.embedding"}
+    assert {copy.memory for copy in unplanned} <= {"VMEM"}
+    assert len(audit.differences) == len(unplanned)
+
+
+def test_a_cache_that_does_not_fit_is_a_finding():
+    plan = make_plan(load_spec(EXAMPLES / "llama_3_1_8b_v5e_2x4.yaml"))
+    generate = plan.generate.model_copy(update={"context": 20 * plan.generate.context})
+    with imported_package(plan.model_copy(update={"generate": generate})) as package:
+        mesh = package.make_mesh(devices_for(plan, "tpu"))
+        program = compiled("insert", lambda: package.lower_insert(package.MODEL, mesh, 1024))
+    assert program.failure is not None
+    assert program.failure.startswith("RESOURCE_EXHAUSTED: Ran out of memory on HBM")
