@@ -205,6 +205,7 @@ def padding_of(chosen: Chosen) -> list[schema.Padding]:
     sizes = chosen.machine.sizes
     heads = sizes.heads(stored, ways)
     padded = {
+        "head_dim": (sizes.head_dim, sizes.stored_head_dim),
         "q_heads": (sizes.q_heads, heads.q_padded),
         "kv_heads": (sizes.kv_heads, heads.kv_padded),
         "d_ff": (sizes.d_ff, sizes.padded_d_ff(ways(stored.d_ff))),
@@ -215,7 +216,7 @@ def padding_of(chosen: Chosen) -> list[schema.Padding]:
             dimension=name,
             size=size,
             padded=stored_size,
-            bytes_per_chip=round(unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, name))),
+            bytes_per_chip=round(unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, name, ()))),
         )
         for name, (size, stored_size) in padded.items()
         if stored_size != size
@@ -223,10 +224,14 @@ def padding_of(chosen: Chosen) -> list[schema.Padding]:
 
 
 def unit_bytes(dimension: str, chosen: Chosen) -> float:
-    """Bytes of one head, column or row on the chip that holds it: weights of all layers, and for KV heads the cache."""
+    """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
     sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
     width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
+    slots = chosen.batch / ways(stored.batch)
+    cached = sizes.layers * 2 * slots * chosen.load.max_context * sizes.kv_bytes
     match dimension:
+        case "head_dim":
+            return cached * sizes.heads(stored, ways).kv_local
         case "vocab":
             return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
         case "d_ff":
@@ -234,9 +239,7 @@ def unit_bytes(dimension: str, chosen: Chosen) -> float:
         case "q_heads":
             return sizes.layers * 2 * sizes.head_dim * width
         case _:
-            slots = chosen.batch / ways(stored.batch)
-            cached = slots * chosen.load.max_context * sizes.kv_bytes
-            return sizes.layers * 2 * sizes.head_dim * (width + cached)
+            return sizes.head_dim * (sizes.layers * 2 * width + cached)
 
 
 def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:

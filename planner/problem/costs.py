@@ -154,7 +154,7 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
         heads.kv_local,
         sizes.head_dim,
         activation_bytes_per_element=sizes.activation_bytes,
-        kv_bytes_per_element=sizes.kv_bytes,
+        kv_bytes_per_element=sizes.kv_read_bytes,
         compute_dtype=sizes.compute_dtype,
         chip=machine.chip,
         stack=machine.stack,

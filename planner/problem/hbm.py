@@ -39,15 +39,15 @@ def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: 
     """The paged cache on one chip: the pages of its slots and one scratch page, for every layer."""
     heads = sizes.heads(rules, ways)
     pages = batch // ways(rules.batch) * ceil(context / page_tokens) + 1
-    page = page_tokens * 2 * heads.kv_local * sizes.head_dim * sizes.kv_bytes
+    page = page_tokens * sizes.stored_kv_rows(heads.kv_local) * sizes.stored_head_dim * sizes.kv_bytes
     return ceil(sizes.layers * pages * page)
 
 
 def prefill_attention_bytes(stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways) -> int:
     """What prefill holds for attention: keys and values of all layers, q and o, one layer's gathered weights."""
     heads = sizes.heads(stored, ways)
-    q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
-    kept = sizes.layers * tokens * 2 * kv_heads * sizes.head_dim * sizes.kv_bytes
+    q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
+    kept = sizes.layers * tokens * sizes.stored_kv_rows(kv_heads) * sizes.stored_head_dim * sizes.kv_bytes
     rows = tokens / ways(without(rules.tokens, rules.q_heads))
     live = 2 * rows * (q_heads + kv_heads) * sizes.head_dim * sizes.activation_bytes
     gathered = 0.0

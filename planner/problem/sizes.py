@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cost_models.chips import chip
 from cost_models.dtypes import bytes_per_element
 from planner.problem.rules import GenerateRules, Heads, Ways, padded_heads, padded_width, without
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 SCALE_BYTES = 4
 CANDIDATES = 64
+TPU_LANES, SUBLANES = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,25 @@ class Sizes:
     activation_bytes: float
     kv_bytes: float
     compute_dtype: str
+    lanes: int = 1
+    """Width to which the minor dimension of a kept array is padded in HBM: 128 on a TPU."""
+
+    @property
+    def stored_head_dim(self) -> int:
+        """Elements that a head of the KV cache takes."""
+        return padded_width(self.head_dim, self.lanes)
+
+    @property
+    def kv_read_bytes(self) -> float:
+        """Bytes of HBM that are read for one element of the KV cache, lane padding included."""
+        return self.kv_bytes * self.stored_head_dim / self.head_dim
+
+    def stored_kv_rows(self, kv_heads: int) -> int:
+        """Rows that the keys and values of `kv_heads` heads take in a page: on a TPU a power of two, from 8 a multiple."""
+        rows = 2 * kv_heads
+        if self.lanes == 1:
+            return rows
+        return padded_width(rows, SUBLANES) if rows > SUBLANES else 1 << (rows - 1).bit_length()
 
     def heads(self, rules: GenerateRules, ways: Ways) -> Heads:
         """Stored heads under a generate table."""
@@ -47,7 +68,7 @@ class Sizes:
 
 
 def sizes_of(spec: "Spec") -> Sizes:
-    """The sizes in a spec."""
+    """The sizes in a spec, as its chip stores them."""
     model = spec.model
     quantised = model.weights.dtype == "int8"
     return Sizes(
@@ -64,4 +85,5 @@ def sizes_of(spec: "Spec") -> Sizes:
         activation_bytes=bytes_per_element(model.activations.dtype),
         kv_bytes=bytes_per_element(model.kv_cache.dtype),
         compute_dtype=model.activations.dtype,
+        lanes=TPU_LANES if chip(spec.hardware.chip).kind == "tpu" else 1,
     )
