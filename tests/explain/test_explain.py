@@ -93,6 +93,13 @@ def test_attention_names_the_sequences_it_reads() -> None:
     assert "sequences, mean context 96 tokens, 1 KV head on a chip" in " ".join(part.sentences)
 
 
+def test_lanes_that_narrow_heads_leave_empty_are_told() -> None:
+    plan = example_plan(SMOLLM2, "hardware.chip=v5e")
+    told = {each.address: each.sentences[0] for each in explain(plan)}
+    assert {each.dimension for each in plan.padding} <= {address.removeprefix("padding.") for address in told}
+    assert "64 stored as 128: the KV cache keeps whole lanes, 128 to a row" in told["padding.head_dim"]
+
+
 @pytest.mark.parametrize(("typed", "meant"), [("generate.mpl", "generate.mlp"), ("hbm.fre", "hbm.free")])
 def test_an_unknown_address_suggests_the_nearest(typed: str, meant: str) -> None:
     with pytest.raises(UnknownAddress, match=f'did you mean "{meant}"'):
