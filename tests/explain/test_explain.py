@@ -1,7 +1,6 @@
 """Explanations: the arithmetic is the plan's own, every address has one, and a wrong one finds its neighbour."""
 
 import json
-from math import ceil
 
 import pytest
 
@@ -91,8 +90,14 @@ def test_a_part_and_the_collectives_at_its_address_are_both_told() -> None:
 
 def test_attention_names_the_sequences_it_reads() -> None:
     (part,) = explain(example_plan(SMOLLM2), "generate.attention.kv_cache")
-    mean_context = 64 + ceil(64 / 2)
-    assert f"8 sequences, mean context {mean_context} tokens, 1 KV head on a chip" in " ".join(part.sentences)
+    assert "sequences, mean context 96 tokens, 1 KV head on a chip" in " ".join(part.sentences)
+
+
+def test_lanes_that_narrow_heads_leave_empty_are_told() -> None:
+    plan = example_plan(SMOLLM2, "hardware.chip=v5e")
+    told = {each.address: each.sentences[0] for each in explain(plan)}
+    assert {each.dimension for each in plan.padding} <= {address.removeprefix("padding.") for address in told}
+    assert "64 stored as 128: the KV cache keeps whole lanes, 128 to a row" in told["padding.head_dim"]
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("generate.mpl", "generate.mlp"), ("hbm.fre", "hbm.free")])
