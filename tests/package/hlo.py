@@ -19,7 +19,10 @@ Key = tuple[str, tuple[str, ...], int]
 
 
 def collectives(text: str, mesh: Mapping[str, int]) -> Counter[Key]:
-    """(kind, axes in mesh order, bytes of the larger of operand and result) -> executions in a run, without groups of one."""
+    """(kind, axes in mesh order, bytes of the larger of operand and result) -> executions in a run.
+
+    Groups of one device are left out.
+    """
     bodies = dict(_computations(text))
     found: Counter[Key] = Counter()
     pending = [(next(name for name in bodies if name.startswith("ENTRY")), 1)]
