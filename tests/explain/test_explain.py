@@ -42,9 +42,11 @@ def test_the_matmuls_of_a_part_make_up_its_operations(plan: Plan) -> None:
 def test_weights_are_read_once_a_step(plan: Plan) -> None:
     subject = Subject.of(plan)
     parts = {part.address: part for part in plan.generate.parts}
-    mlp = sum(part_bytes(subject, parts[f"generate.mlp.{name}"]) for name in ("in", "out"))
+    mlp = sum(part_bytes(subject, parts[f"generate.mlp.{name}"]) for name in ("hidden", "out"))
     sizes = subject.machine.sizes
-    stored = sum(m.inner * m.outer * m.repeats for n in ("in", "out") for m in matmuls(subject, f"generate.mlp.{n}"))
+    stored = sum(
+        m.inner * m.outer * m.repeats for n in ("hidden", "out") for m in matmuls(subject, f"generate.mlp.{n}")
+    )
     activations = mlp - stored * sizes.weight_bytes
     assert 0 < activations < 0.2 * mlp
 
