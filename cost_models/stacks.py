@@ -25,6 +25,7 @@ class Stack:
     latency: Literal["max", "sum"]
     ring_factor: Literal["asymptotic", "exact"]
     overlap: Overlap
+    weight_passes: float
     hop_s: float | None = None
     """Seconds per hop where the stack's differs from the chip's."""
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)

@@ -109,9 +109,10 @@ def padding_reason(subject: Subject, each: Padding) -> str:
         return f"the KV cache keeps whole lanes, {subject.machine.sizes.lanes} to a row"
     if each.dimension == "q_heads":
         shard = "1 head" if heads.kv_local == 1 else f"{heads.kv_local} heads"
-        return (
-            f"a KV shard of {shard} serves {heads.kv_local * heads.group} query heads, stored as {heads.q_shard} "
-            f"so that {heads.q_ways} chips share them evenly, in {heads.kv_ways} shards"
+        served = heads.kv_local * heads.group
+        spread = (
+            f", stored as {heads.q_shard} so that {heads.q_ways} chips share them evenly" if heads.q_ways > 1 else ""
         )
+        return f"a KV shard of {shard} serves {served} query heads{spread}; there are {heads.kv_ways} shards"
     axes = getattr(stored, each.dimension)
     return f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"

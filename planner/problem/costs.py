@@ -111,17 +111,20 @@ class Machine:
 
     def matmul(self, rows: float, inner: float, outer: float) -> Roofline:
         """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer."""
-        once = matmul(
+        return self.matmul_once(rows, inner, outer, self.stack.weight_passes) * self.sizes.layers
+
+    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1) -> Roofline:
+        """One weight matmul on one chip, its weights carried `passes` times."""
+        return matmul(
             rows,
             inner,
             outer,
-            weight_bytes_per_element=self.sizes.weight_bytes,
+            weight_bytes_per_element=self.sizes.weight_bytes * passes,
             activation_bytes_per_element=self.sizes.activation_bytes,
             compute_dtype=self.sizes.compute_dtype,
             chip=self.chip,
             stack=self.stack,
         )
-        return once * self.sizes.layers
 
     def total_s(self, cost: Roofline) -> float:
         """Seconds of a roofline under the stack's overlap."""
@@ -181,7 +184,7 @@ def vocab_parts(vocab: Axes, looked_up: float, rows: int, machine: Machine) -> P
     """Embedding look-up, logits of `rows` tokens, and the step's fixed cost, without collectives."""
     sizes = machine.sizes
     share = sizes.padded_vocab(machine.ways(vocab)) / machine.ways(vocab)
-    head = machine.matmul(rows, sizes.d_model, share) * (1 / sizes.layers)
+    head = machine.matmul_once(rows, sizes.d_model, share)
     written = rows * share * LOGIT_BYTES / machine.chip.hbm_bytes_per_s
     read = looked_up * sizes.d_model * (sizes.weight_bytes + sizes.activation_bytes) / machine.chip.hbm_bytes_per_s
     return {
