@@ -10,8 +10,9 @@ from pathlib import Path
 
 from planner.plan.schema import Plan
 from planner.render.model import RenderError
-from planner.render.package import PLAN_FILE, render_package
+from planner.render.package import render_package
 
+RENDERED = "# Rendered from plan.yaml"
 IGNORED_FOLDERS = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 
 
@@ -47,12 +48,23 @@ def write_package(plan: Plan, directory: Path, overlay: Path | None = None) -> t
     fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}-", dir=directory.parent))
     try:
         _fill(fresh / "new", files)
-        if directory.exists():
-            directory.rename(fresh / "old")
-        (fresh / "new").rename(directory)
+        _replace(directory, fresh)
     finally:
         shutil.rmtree(fresh)
     return tuple(files)
+
+
+def _replace(directory: Path, fresh: Path) -> None:
+    """Put `fresh / new` where `directory` stands; the old folder comes back if that fails."""
+    old = fresh / "old"
+    if directory.exists():
+        directory.rename(old)
+    try:
+        (fresh / "new").rename(directory)
+    except OSError:
+        if old.exists():
+            old.rename(directory)
+        raise
 
 
 def check_package(plan: Plan, directory: Path, overlay: Path | None = None) -> Drift:
@@ -77,10 +89,16 @@ def _check_name(directory: Path) -> None:
 def _check_owned(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise RenderError(f"{directory} is a file; render writes a folder")
-    if directory.is_dir() and any(directory.iterdir()) and not (directory / PLAN_FILE).is_file():
+    if directory.is_dir() and any(directory.iterdir()) and not _is_rendered(directory):
         raise RenderError(
-            f"{directory} holds files but no {PLAN_FILE}: it was not rendered, and render would replace it"
+            f"{directory} holds files that were not rendered, and render would replace it whole; give another folder"
         )
+
+
+def _is_rendered(directory: Path) -> bool:
+    """Whether a folder is a package that was rendered: its first file says so."""
+    first = directory / "__init__.py"
+    return first.is_file() and first.read_bytes().startswith(RENDERED.encode())
 
 
 def _fill(folder: Path, files: Mapping[str, str]) -> None:

@@ -1,0 +1,194 @@
+# Rendered from plan.yaml (sha256 7199e23d). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""Text to tokens and back: the tokenizer and chat template that come with the weights."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+Message = dict[str, str]
+LLAMA_3_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CONTROL_TOKEN, USER_TOKEN = 3, 4  # GGUF token types
+
+
+class TokenizerError(ValueError):
+    """A tokenizer that is missing or of a kind not known here."""
+
+
+class Tokenizer(Protocol):
+    """What the command line needs."""
+
+    end_ids: frozenset[int]
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a raw prompt."""
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens of a conversation, up to where the answer begins."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, without special tokens."""
+
+
+class ByteTokenizer:
+    """Bytes as tokens, for models with random weights."""
+
+    end_ids: frozenset[int] = frozenset()
+
+    def encode(self, text: str) -> list[int]:
+        """The UTF-8 bytes of `text`."""
+        return list(text.encode())
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """The bytes of all messages, line by line."""
+        return self.encode("\n".join(message["content"] for message in messages) + "\n")
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of those `ids` that are bytes."""
+        return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+
+class FileTokenizer:
+    """A tokenizer read from a file, with its chat template."""
+
+    def __init__(self, backend: Any, template: str | None, special: dict[str, str], end_ids: frozenset[int]) -> None:
+        """`special` holds the texts bos_token and eos_token; bos_token is "" when prompts do not begin with one."""
+        self._backend, self._template, self._special, self.end_ids = backend, template, special, end_ids
+
+    def encode(self, text: str) -> list[int]:
+        """Tokens of a raw prompt, begun as the model expects."""
+        return self._ids(self._special["prefix"] + text)
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Tokens of a conversation under the model's chat template."""
+        if self._template is None:
+            raise TokenizerError("these weights come without a chat template; use `generate` instead of `chat`")
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _refuse
+        template = environment.from_string(self._template)
+        return self._ids(template.render(messages=messages, add_generation_prompt=True, **self._special))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, without special tokens."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+    def _ids(self, text: str) -> list[int]:
+        return list(self._backend.encode(text, add_special_tokens=False).ids)
+
+
+def _refuse(message: str) -> None:
+    raise TokenizerError(f"the chat template refuses the conversation: {message}")
+
+
+class Detokenizer:
+    """Text of a stream of tokens, piece by piece; a character that several tokens share comes out whole."""
+
+    LONGEST_CHARACTER = 4  # bytes, hence tokens that can share one
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """A stream at its beginning."""
+        self._tokenizer = tokenizer
+        self._before: list[int] = []  # tokens already told, kept because spacing depends on them
+        self._pending: list[int] = []
+
+    def add(self, token: int) -> str:
+        """The text that is certain now that `token` came."""
+        self._pending.append(token)
+        text = self._new_text()
+        if text.endswith("\ufffd") and len(self._pending) < self.LONGEST_CHARACTER:
+            return ""
+        return self._told(text)
+
+    def finish(self) -> str:
+        """What is left when the stream ends."""
+        return self._told(self._new_text())
+
+    def _new_text(self) -> str:
+        told = self._tokenizer.decode(self._before)
+        return self._tokenizer.decode(self._before + self._pending)[len(told) :]
+
+    def _told(self, text: str) -> str:
+        if self._pending:
+            self._before, self._pending = self._pending, []
+        return text
+
+
+def load_tokenizer(weights: Path) -> FileTokenizer:
+    """The tokenizer inside a GGUF file, or beside safetensors."""
+    return _from_gguf(weights) if weights.suffix == ".gguf" else _from_folder(weights)
+
+
+def _from_gguf(path: Path) -> FileTokenizer:
+    import gguf
+    from tokenizers import AddedToken, decoders, models
+    from tokenizers import Tokenizer as Backend
+
+    fields = gguf.GGUFReader(path).fields
+
+    def field(name: str, default: Any = None) -> Any:
+        return fields[name].contents() if name in fields else default
+
+    if field("tokenizer.ggml.model") != "gpt2":
+        raise TokenizerError(f"{path} has a tokenizer of kind {field('tokenizer.ggml.model')}; known here: gpt2 (BPE)")
+    texts, kinds = field("tokenizer.ggml.tokens"), field("tokenizer.ggml.token_type")
+    merges = [tuple(merge.split(" ")) for merge in field("tokenizer.ggml.merges")]
+    words = field("tokenizer.ggml.pre", "default")
+    vocabulary = {text: token for token, text in enumerate(texts)}
+    backend = Backend(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=words == "llama-bpe"))
+    backend.pre_tokenizer = _word_splitter(words)
+    backend.decoder = decoders.ByteLevel()
+    for special, kind in ((True, CONTROL_TOKEN), (False, USER_TOKEN)):
+        added = [text for text, found in zip(texts, kinds, strict=True) if found == kind]
+        backend.add_tokens([AddedToken(text, special=special, normalized=False) for text in added])
+    ends = [field(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
+    bos, eos = (texts[field(f"tokenizer.ggml.{name}_token_id", 0)] for name in ("bos", "eos"))
+    prefix = bos if field("tokenizer.ggml.add_bos_token", False) else ""
+    special_texts = {"bos_token": bos, "eos_token": eos, "prefix": prefix}
+    end_ids = frozenset(int(end) for end in ends if end is not None)
+    return FileTokenizer(backend, field("tokenizer.chat_template"), special_texts, end_ids)
+
+
+def _word_splitter(name: str) -> Any:
+    """How text is cut into words before BPE, by the name that GGUF files use."""
+    from tokenizers import Regex, pre_tokenizers
+
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    if name in ("smollm", "codeshell", "refact", "starcoder"):
+        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    if name in ("llama-bpe", "llama3"):
+        words = pre_tokenizers.Split(Regex(LLAMA_3_WORDS), "isolated")
+        return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    if name in ("default", "gpt-2"):
+        return byte_level
+    raise TokenizerError(f"the file splits words as {name!r}; known here: smollm, llama-bpe, gpt-2 and their kin")
+
+
+def _from_folder(weights: Path) -> FileTokenizer:
+    from tokenizers import Tokenizer as Backend
+
+    folder = weights if weights.is_dir() else weights.parent
+    if not (folder / "tokenizer.json").is_file():
+        raise TokenizerError(f"no tokenizer.json in {folder}")
+    settings, generation, model = (
+        json.loads((folder / name).read_text(encoding="utf-8")) if (folder / name).is_file() else {}
+        for name in ("tokenizer_config.json", "generation_config.json", "config.json")
+    )
+    backend = Backend.from_file(str(folder / "tokenizer.json"))
+    ends = generation.get("eos_token_id", model.get("eos_token_id"))
+    bos, eos = _text(settings.get("bos_token")), _text(settings.get("eos_token"))
+    if ends is None:
+        ends = backend.token_to_id(eos)
+    end_ids = [] if ends is None else [ends] if isinstance(ends, int) else ends
+    begins = backend.encode("a").ids[:1] == [backend.token_to_id(bos)] if bos else False
+    special = {"bos_token": bos, "eos_token": eos, "prefix": bos if begins else ""}
+    return FileTokenizer(backend, settings.get("chat_template"), special, frozenset(end_ids))
+
+
+def _text(token: Any) -> str:
+    """The text of a special token, which may be written as a mapping."""
+    return str(token["content"] if isinstance(token, dict) else token or "")

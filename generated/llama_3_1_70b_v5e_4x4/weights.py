@@ -1,0 +1,93 @@
+# Rendered from plan.yaml (sha256 7199e23d). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""The weights: shapes, dtypes and layouts of the stored arrays, declared once.
+
+Query heads are stored KV shard by KV shard (those of its KV heads, then zero heads up to an equal share); keys and
+values alternate head by head. Zero padding changes no result.
+Every int8 array comes with float32 scales, one per output channel.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+
+from .config import WEIGHTS, Config
+from .sharding import GENERATE, partition
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Layer:
+    """One layer's arrays, or with a leading dimension those of all layers."""
+
+    attention_norm: Any  # [d_model]
+    w_q: Any  # [q_heads, head_dim, d_model]
+    w_kv: Any  # [2 * kv_heads, head_dim, d_model], k0 v0 k1 v1 ...
+    w_o: Any  # [q_heads, head_dim, d_model]
+    mlp_norm: Any  # [d_model]
+    w_in: Any  # [d_model, 2, d_ff], gate and up
+    w_down: Any  # [d_ff, d_model]
+    w_q_scale: Any  # [q_heads, head_dim]
+    w_kv_scale: Any  # [2 * kv_heads, head_dim]
+    w_o_scale: Any  # [d_model]
+    w_in_scale: Any  # [2, d_ff]
+    w_down_scale: Any  # [d_model]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Weights:
+    """All arrays of the model."""
+
+    embedding: Any  # [vocab, d_model]
+    embedding_scale: Any  # [vocab]
+    layers: Layer
+    final_norm: Any  # [d_model]
+    lm_head: Any  # [vocab, d_model]
+    lm_head_scale: Any  # [vocab]
+
+    def layer(self, index: jax.Array) -> Layer:
+        """The arrays of layer `index`."""
+        return jax.tree.map(lambda stacked: lax.dynamic_index_in_dim(stacked, index, keepdims=False), self.layers)
+
+
+def abstract_weights(config: Config, mesh: Mesh) -> Weights:
+    """Shape, dtype and sharding of every stored array, without its values."""
+
+    def array(dtype: Any, *dims: tuple[int, str | None]) -> jax.ShapeDtypeStruct:
+        layout = NamedSharding(mesh, partition(GENERATE, *(axis for _, axis in dims)))
+        return jax.ShapeDtypeStruct(tuple(size for size, _ in dims), dtype, sharding=layout)
+
+    layers, head_dim, pair = (config.layers, None), (config.head_dim, None), (2, None)
+    d_model, d_ff = (config.d_model, "d_model"), (config.d_ff_stored, "d_ff")
+    q_heads, kv = (config.q_heads_stored, "q_heads"), (2 * config.kv_heads_stored, "kv_heads")
+    vocab, whole = (config.vocab_stored, "vocab"), (config.d_model, None)
+    return Weights(
+        embedding=array(WEIGHTS, vocab, whole),
+        embedding_scale=array(jnp.float32, vocab),
+        layers=Layer(
+            attention_norm=array(jnp.float32, layers, whole),
+            w_q=array(WEIGHTS, layers, q_heads, head_dim, d_model),
+            w_kv=array(WEIGHTS, layers, kv, head_dim, d_model),
+            w_o=array(WEIGHTS, layers, q_heads, head_dim, d_model),
+            mlp_norm=array(jnp.float32, layers, whole),
+            w_in=array(WEIGHTS, layers, d_model, pair, d_ff),
+            w_down=array(WEIGHTS, layers, d_ff, d_model),
+            w_q_scale=array(jnp.float32, layers, q_heads, head_dim),
+            w_kv_scale=array(jnp.float32, layers, kv, head_dim),
+            w_o_scale=array(jnp.float32, layers, d_model),
+            w_in_scale=array(jnp.float32, layers, pair, d_ff),
+            w_down_scale=array(jnp.float32, layers, d_model),
+        ),
+        final_norm=array(jnp.float32, whole),
+        lm_head=array(WEIGHTS, vocab, whole),
+        lm_head_scale=array(jnp.float32, vocab),
+    )
+
+
+def layouts(abstract: Any) -> Any:
+    """The partition spec of every array in a tree of abstract arrays, as shard_map takes them."""
+    return jax.tree.map(lambda array: array.sharding.spec, abstract)

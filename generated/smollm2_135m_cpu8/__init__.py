@@ -1,0 +1,24 @@
+# Rendered from plan.yaml (sha256 828c9d20). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""smollm2-135m-cpu8 on a cpu 2x4 slice, served as plan.yaml says."""
+
+from .config import MODEL, TINY, Config
+from .engine import Engine, Prefilled, Token
+from .generate import lower_generate
+from .kv_cache import lower_insert
+from .prefill import lower_prefill
+from .sampling import Sampling
+from .sharding import make_mesh
+
+__all__ = [
+    "MODEL",
+    "TINY",
+    "Config",
+    "Engine",
+    "Prefilled",
+    "Sampling",
+    "Token",
+    "lower_generate",
+    "lower_insert",
+    "lower_prefill",
+    "make_mesh",
+]

@@ -1,0 +1,55 @@
+# Rendered from plan.yaml (sha256 828c9d20). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""The collectives that the steps are made of, and local cuts by rank; used inside shard_map only."""
+
+from math import prod
+
+import jax
+from jax import lax
+
+from .sharding import Axes
+
+
+def all_reduce(x: jax.Array, axes: Axes) -> jax.Array:
+    """The sum of `x` over the chips along `axes`, on each of them: one collective."""
+    return lax.psum(x, axes)
+
+
+def all_gather(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
+    """The blocks of `x` along `axes`, joined on `dim` in rank order; one axis at a time, the minor one first."""
+    for axis in reversed(axes):
+        x = lax.all_gather(x, axis, axis=dim, tiled=True)
+    return x
+
+
+def all_gather_at_once(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
+    """The blocks of `x` along `axes`, joined on `dim` in rank order: one collective."""
+    return lax.all_gather(x, axes, axis=dim, tiled=True)
+
+
+def reduce_scatter_rows(x: jax.Array, axes: Axes) -> jax.Array:
+    """This chip's rows of the sum of `x` [rows, ...] over `axes`; one axis at a time, the major one first.
+
+    Rows are flat, and split on a leading dimension of their own: the TPU compiler keeps that form a reduce-scatter.
+    """
+    rows, inner = x.shape[0], x.shape[1:]
+    for axis in axes:
+        rows //= lax.axis_size(axis)
+        blocks = x.reshape(lax.axis_size(axis), rows, -1)
+        x = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
+    return x.reshape(rows, *inner)
+
+
+def ways(axes: Axes) -> int:
+    """Chips along `axes` together."""
+    return prod(lax.axis_size(axis) for axis in axes)
+
+
+def rank(axes: Axes) -> jax.Array:
+    """This chip's place along `axes`, the first axis major."""
+    return lax.axis_index(axes)
+
+
+def own_slice(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
+    """This chip's block when dimension `dim` of `x` is cut along `axes`."""
+    size = x.shape[dim] // ways(axes)
+    return lax.dynamic_slice_in_dim(x, rank(axes) * size, size, dim)

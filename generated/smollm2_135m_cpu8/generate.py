@@ -1,0 +1,156 @@
+# Rendered from plan.yaml (sha256 828c9d20). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""The generate step: one more token for every slot, written as what one chip does.
+
+Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values
+the chip holds.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from . import attention, collectives, kv_cache, model, sampling, sharding
+from .config import Config
+from .sampling import Sampling
+from .sharding import GENERATE
+from .weights import Layer, Weights, abstract_weights, layouts
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Slots:
+    """State of every slot, the same on all chips; each array is [slots]."""
+
+    tokens: Any  # the token to read next
+    positions: Any  # its position
+    live: Any  # whether the slot is in use
+    sampling: Sampling
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class OwnSlots:
+    """What attention needs to know of the chip's own slots."""
+
+    positions: jax.Array  # [own slots], 0 for idle ones
+    pages: jax.Array  # page of the new token within a layer
+    offsets: jax.Array  # its place in the page
+    angles: tuple[jax.Array, jax.Array]
+
+
+def _own_slots(config: Config, slots: Slots) -> OwnSlots:
+    positions = collectives.own_slice(slots.positions, GENERATE.batch)
+    live = collectives.own_slice(slots.live, GENERATE.batch)
+    pages, offsets = kv_cache.token_places(config, positions, live)
+    angles = model.rope_angles(config, positions)
+    return OwnSlots(jnp.where(live, positions, 0), pages, offsets, angles)
+
+
+def _project_qkv(w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model]."""
+    with jax.named_scope("generate.attention.qkv"):
+        q = model.project("bd,nhd->bnh", h, w.w_q)
+        kv = model.project("bd,nhd->bnh", h, w.w_kv)
+        qkv = jnp.concatenate([q, kv], axis=1)
+        qkv = collectives.reduce_scatter_rows(qkv, sharding.QKV_SCATTERED)
+        return qkv[:, : q.shape[1]], qkv[:, q.shape[1] :]
+
+
+def _attention(
+    config: Config, w: Layer, x: jax.Array, cache: jax.Array, first_page: jax.Array, own: OwnSlots
+) -> tuple[jax.Array, jax.Array]:
+    """(the residual `x` [slots, d_model] after attention, the cache with the new tokens' keys and values)."""
+    with jax.named_scope("generate.attention.norm"):
+        h = model.rms_norm_sharded(x, w.attention_norm, GENERATE.d_model)
+    q, kv = _project_qkv(w, h)
+    with jax.named_scope("generate.attention.kv_cache"):
+        q, kv = model.rope(q, own.angles), model.rope_keys(kv, own.angles)
+        cache = kv_cache.write_tokens(cache, first_page + own.pages, own.offsets, kv)
+        o = attention.paged_attention(config, q, cache, first_page, own.positions)
+    with jax.named_scope("generate.attention.o_rows"):
+        o = collectives.all_gather(o, sharding.SCATTERED_SLOTS)
+    with jax.named_scope("generate.attention.out"):
+        out = model.project("bnh,nhd->bd", o, w.w_o)
+        out = collectives.all_reduce(out, GENERATE.q_heads)
+    return x + out, cache
+
+
+def _mlp(w: Layer, x: jax.Array) -> jax.Array:
+    """The residual `x` [slots, d_model] after the MLP."""
+    with jax.named_scope("generate.mlp.norm"):
+        h = model.rms_norm_sharded(x, w.mlp_norm, GENERATE.d_model)
+    with jax.named_scope("generate.mlp.hidden"):
+        hidden = model.project("bd,dcf->bcf", h, w.w_in)
+        hidden = collectives.reduce_scatter_rows(hidden, sharding.HIDDEN_SCATTERED)
+        hidden = model.gated(hidden)
+    with jax.named_scope("generate.mlp.hidden_rows"):
+        hidden = collectives.all_gather(hidden, sharding.HIDDEN_SCATTERED)
+    with jax.named_scope("generate.mlp.out"):
+        out = model.project("bf,fd->bd", hidden, w.w_down)
+        out = collectives.all_reduce(out, GENERATE.d_ff)
+    return x + out
+
+
+def _next_tokens(weights: Weights, x: jax.Array, slots: Slots) -> jax.Array:
+    """int32[slots]: the token each slot chooses after `x` [slots, d_model]."""
+    with jax.named_scope("generate.logits.norm"):
+        h = model.rms_norm_sharded(x, weights.final_norm, GENERATE.d_model)
+    with jax.named_scope("generate.logits.residual"):
+        h = collectives.all_gather(h, GENERATE.d_model, dim=1)
+    with jax.named_scope("generate.logits"):
+        logits = model.logits(weights, h)  # [slots, vocab]
+    with jax.named_scope("generate.sampling.candidates"):
+        best, ids = sampling.candidates(logits)
+    with jax.named_scope("generate.sampling"):
+        return sampling.choose(best, ids, slots.sampling, slots.positions + 1)
+
+
+def _step(config: Config, weights: Weights, cache: jax.Array, slots: Slots) -> tuple[jax.Array, Slots]:
+    """(cache, slots) after one more token for every live slot."""
+    with jax.named_scope("generate.embedding.lookup"):
+        x = model.embed(weights, slots.tokens)  # [slots, d_model]
+        x = collectives.all_reduce(x, GENERATE.vocab)
+        x = collectives.own_slice(x, GENERATE.d_model, dim=1)
+    own = _own_slots(config, slots)
+    pages = kv_cache.pages_per_layer(config, own.positions.shape[0])
+
+    def layer(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        x, cache = carry
+        w = weights.layer(index)
+        x, cache = _attention(config, w, x, cache, index * pages, own)
+        return _mlp(w, x), cache
+
+    x, cache = lax.fori_loop(0, config.layers, layer, (x, cache))
+    tokens = _next_tokens(weights, x, slots)
+    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling)
+
+
+def abstract_slots(config: Config, mesh: Mesh) -> Slots:
+    """Shape, dtype and sharding of the slots' state."""
+
+    def array(dtype: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((config.batch,), dtype, sharding=NamedSharding(mesh, P()))
+
+    choices = Sampling(array(jnp.float32), array(jnp.int32), array(jnp.float32), array(jnp.uint32))
+    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices)
+
+
+def lower_generate(config: Config, mesh: Mesh) -> Any:
+    """The lowered step (weights, cache, slots) -> (cache, slots); the cache is donated."""
+    weights, cache = abstract_weights(config, mesh), kv_cache.abstract_cache(config, mesh)
+    slots = abstract_slots(config, mesh)
+    step = jax.shard_map(
+        partial(_step, config),
+        mesh=mesh,
+        in_specs=(layouts(weights), kv_cache.LAYOUT, P()),
+        out_specs=(kv_cache.LAYOUT, P()),
+        check_vma=False,
+    )
+    held = cache.sharding, NamedSharding(mesh, P())
+    return jax.jit(step, donate_argnums=1, out_shardings=held).lower(weights, cache, slots)

@@ -1,0 +1,79 @@
+# Rendered from plan.yaml (sha256 828c9d20). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""The mathematics of a llama-type model on one chip's arrays; what chips exchange is in prefill.py and generate.py."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import collectives
+from .config import NORM_EPS, ROPE_THETA, Config
+from .sharding import GENERATE
+from .weights import Weights
+
+
+def project(formula: str, x: jax.Array, weight: jax.Array) -> jax.Array:
+    """The product that `formula` names, of activations and a weight."""
+    return jnp.einsum(formula, x, weight)
+
+
+def embed(weights: Weights, ids: jax.Array) -> jax.Array:
+    """The embeddings [rows, d_model] of `ids` [rows]; zeros for ids that other chips hold."""
+    held = weights.embedding.shape[0]
+    local = ids - collectives.rank(GENERATE.vocab) * held
+    mine = (local >= 0) & (local < held)
+    local = jnp.where(mine, local, 0)
+    rows = weights.embedding[local]
+    return jnp.where(mine[:, None], rows, 0)
+
+
+def _scaled(x: jax.Array, squares: jax.Array, d_model: int, weight: jax.Array) -> jax.Array:
+    """`x` [rows, d_model] over its root mean square, times `weight`; `squares` is the sum over the whole d_model."""
+    unit = x.astype(jnp.float32) * jax.lax.rsqrt(squares / d_model + NORM_EPS)
+    return (unit * weight).astype(x.dtype)
+
+
+def _squares(x: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.square(x.astype(jnp.float32)), axis=-1, keepdims=True)
+
+
+def rms_norm_sharded(x: jax.Array, weight: jax.Array, axes: tuple[str, ...]) -> jax.Array:
+    """`rms_norm` of rows whose d_model is cut along `axes`; `weight` is whole."""
+    squares = collectives.all_reduce(_squares(x), axes)
+    return _scaled(x, squares, weight.shape[0], collectives.own_slice(weight, axes))
+
+
+def gated(hidden: jax.Array) -> jax.Array:
+    """silu(gate) * up [rows, d_ff] of `hidden` [rows, 2, d_ff]."""
+    return jax.nn.silu(hidden[:, 0]) * hidden[:, 1]
+
+
+def rope_frequencies(head_dim: int) -> np.ndarray:
+    """Angle per position of each rotated pair, float32[head_dim / 2]."""
+    frequencies = ROPE_THETA ** -(np.arange(0, head_dim, 2, dtype=np.float64) / head_dim)
+    return frequencies.astype(np.float32)
+
+
+def rope_angles(config: Config, positions: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Cosine and sine, float32[rows, 1, head_dim / 2], for rows at `positions`."""
+    angles = positions[:, None, None] * rope_frequencies(config.head_dim)
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def rope(x: jax.Array, angles: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """`x` [rows, heads, head_dim] rotated by position; the pairs are (i, i + head_dim / 2)."""
+    cos, sin = angles
+    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+    return jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1).astype(x.dtype)
+
+
+def rope_keys(kv: jax.Array, angles: tuple[jax.Array, jax.Array]) -> jax.Array:
+    """`kv` [rows, 2 * kv_heads, head_dim] with its keys rotated by position, its values as they are."""
+    pairs = kv.reshape(kv.shape[0], -1, 2, kv.shape[2])
+    keys = rope(pairs[:, :, 0], angles)
+    return jnp.stack([keys, pairs[:, :, 1]], axis=2).reshape(kv.shape)
+
+
+def logits(weights: Weights, x: jax.Array) -> jax.Array:
+    """float32[rows, vocab of this chip] of normalised rows `x` [rows, d_model]."""
+    matrix = weights.embedding
+    return jnp.einsum("bd,vd->bv", x, matrix, preferred_element_type=jnp.float32)

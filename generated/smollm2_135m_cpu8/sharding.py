@@ -1,0 +1,104 @@
+# Rendered from plan.yaml (sha256 828c9d20). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""Where every array of smollm2-135m-cpu8 lives on 8 chips of a cpu 2x4 slice.
+
+The two rule tables say which mesh axes cut each logical axis, major to minor; () means a copy everywhere. Weights are
+stored once, as GENERATE says; where PREFILL uses fewer axes, weights are gathered just before use. Names of mesh axes
+appear in this file only.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+Axes = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Mesh axes of each logical axis."""
+
+    tokens: Axes = ()
+    batch: Axes = ()
+    d_model: Axes = ()
+    q_heads: Axes = ()
+    kv_heads: Axes = ()
+    d_ff: Axes = ()
+    vocab: Axes = ()
+
+
+# Predicted 196 ms for a prompt of 128 tokens, bound by compute.
+PREFILL = Rules(
+    d_model=("y1",),
+    q_heads=("x", "y0"),
+    kv_heads=("x", "y0"),
+    d_ff=("x", "y0"),
+    vocab=("x", "y0", "y1"),
+)
+
+# Predicted 91 ms a step of 8 slots, bound by hbm.
+GENERATE = Rules(
+    batch=("y1",),
+    d_model=("y1",),
+    q_heads=("x", "y0"),
+    kv_heads=("x", "y0"),
+    d_ff=("x", "y0"),
+    vocab=("x", "y0", "y1"),
+)
+
+SCATTERED_SLOTS = ("y1",)  # batch axes that come with the reduction over d_model
+QKV_SCATTERED = ("y1",)  # d_model axes that scatter the rows of q, k and v
+HIDDEN_SCATTERED = ("y1",)  # d_model axes that scatter the rows of gate and up in generate
+PREFILL_HIDDEN_SCATTERED = ("y1",)  # d_model axes that scatter the rows of gate and up in prefill
+QUERY_TOKENS = ("y1",)  # axes that hold different queries of one head
+ATTENTION_SUMMED = ("x", "y0")  # head axes over which attention's output is summed
+MLP_SUMMED = ("x", "y0")  # d_ff axes over which the MLP's output is summed
+EMBEDDING_SUMMED = ("x", "y0", "y1")  # vocabulary axes over which prefill's embeddings are summed
+
+MESH_AXES: Axes = ("x", "y0", "y1")
+MESH_SHAPE = (2, 2, 2)
+# Torus coordinates of the chips, in the order of the mesh's devices.
+CHIPS: tuple[tuple[int, ...], ...] = (
+    (0, 0),
+    (0, 1),
+    (0, 2),
+    (0, 3),
+    (1, 0),
+    (1, 1),
+    (1, 2),
+    (1, 3),
+)
+
+
+class DeviceError(RuntimeError):
+    """The devices at hand are not the chips the plan was made for."""
+
+
+def make_mesh(devices: Sequence[jax.Device]) -> Mesh:
+    """The planned mesh on `devices`: chips by their coordinates on a TPU, by index elsewhere."""
+    if len(devices) < len(CHIPS):
+        found = f"{len(devices)} {devices[0].platform} device{'s' if len(devices) > 1 else ''}"
+        raise DeviceError(f"the plan needs {len(CHIPS)} chips of a cpu 2x4 slice; found {found}")
+    if len(devices) > len(CHIPS):
+        print(f"using {len(CHIPS)} of {len(devices)} devices; the others stay idle", file=sys.stderr)
+    chosen = _by_coordinates(devices) if devices[0].platform == "tpu" else list(devices[: len(CHIPS)])
+    return Mesh(np.array(chosen, dtype=object).reshape(MESH_SHAPE), MESH_AXES)
+
+
+def _by_coordinates(devices: Sequence[jax.Device]) -> list[jax.Device]:
+    at = {tuple(device.coords): device for device in devices}
+    if len(at) < len(devices):
+        raise DeviceError(f"{len(devices)} devices share {len(at)} chips; this package drives one device a chip")
+    planned = [chip + (0,) * (3 - len(chip)) for chip in CHIPS]
+    if missing := [chip for chip in planned if chip not in at]:
+        raise DeviceError(f"the plan uses the chip at {missing[0]}; there are chips at {sorted(at)}")
+    return [at[chip] for chip in planned]
+
+
+def partition(rules: Rules, *logical_axes: str | None) -> P:
+    """The mesh axes of an array whose dimensions have these logical axes; None for a dimension that is never cut."""
+    return P(*(getattr(rules, axis) or None if axis else None for axis in logical_axes))
