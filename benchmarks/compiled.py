@@ -1,4 +1,4 @@
-"""What plans compile to: seconds of compiling, collectives as planned, memory, other differences; a row for a phase."""
+"""What plans compile to: seconds, collectives as planned, other differences, memory; a row for each phase."""
 
 from pathlib import Path
 

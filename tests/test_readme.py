@@ -29,9 +29,8 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def run(command: str, folder: Path, variables: dict[str, str]) -> str:
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    shell = ["bash", "-c", f"{{ {command}\n}} 2>&1"]
+    done = subprocess.run(shell, cwd=folder, env=variables, stdout=subprocess.PIPE, check=False)
     return "".join(line.rstrip() + "\n" for line in done.stdout.decode().splitlines())
 
 

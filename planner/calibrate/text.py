@@ -25,7 +25,7 @@ def calibration_tables(found: Calibration) -> RenderableType:
         f"collectives: the fitted constants are typically off by a factor of {digits(found.fitted_factor)}, "
         f"the catalogue's by {digits(found.catalogue_factor)}"
     )
-    drowned = [f"{found.drowned} collectives drowned in noise and are left out"] if found.drowned else []
+    drowned = [f"left out because noise drowned them: {found.drowned}"] if found.drowned else []
     return Group(opening, "", constants_table(found), "", collectives_table(found), "", closing, *drowned)
 
 

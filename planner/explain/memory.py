@@ -95,17 +95,23 @@ def explain_padding(subject: Subject) -> list[Explanation]:
 
 def padding_sentence(subject: Subject, each: Padding) -> str:
     """What was padded, what it costs, and what asked for it."""
+    wasted = percent_text(each.padded / each.size - 1)
+    spent = "to keep and to read" if each.dimension == "head_dim" else "to compute"
+    cost = f"{bytes_text(each.bytes_per_chip)} of padding on a chip at most, {wasted} more {spent}"
+    return f"{each.size} stored as {each.padded}: {padding_reason(subject, each)}; {cost}"
+
+
+def padding_reason(subject: Subject, each: Padding) -> str:
+    """Why a dimension is stored wider than it is."""
     stored, ways = subject.rules.generate, subject.machine.ways
     heads = subject.machine.sizes.heads(stored, ways)
-    axes = getattr(stored, each.dimension)
-    reason = f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"
+    if each.dimension == "head_dim":
+        return f"the KV cache keeps whole lanes, {subject.machine.sizes.lanes} to a row"
     if each.dimension == "q_heads":
         shard = "1 head" if heads.kv_local == 1 else f"{heads.kv_local} heads"
-        reason = (
-            f"a KV shard of {shard} serves {heads.kv_local * heads.group} query heads, "
-            f"stored as {heads.q_shard} so that {heads.q_ways} chips share them evenly"
+        return (
+            f"a KV shard of {shard} serves {heads.kv_local * heads.group} query heads, stored as {heads.q_shard} "
+            f"so that {heads.q_ways} chips share them evenly, in {heads.kv_ways} shards"
         )
-        reason += f", in {heads.kv_ways} shards"
-    wasted = percent_text(each.padded / each.size - 1)
-    cost = f"{bytes_text(each.bytes_per_chip)} of zeros on a chip at most, {wasted} more to compute"
-    return f"{each.size} stored as {each.padded}: {reason}; {cost}"
+    axes = getattr(stored, each.dimension)
+    return f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"

@@ -64,7 +64,7 @@ def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
         rows = subject.plan.prefill.tokens / ways(without(rules.tokens, rules.d_ff))
         inner, outer = sizes.d_model / ways(rules.d_model), d_ff / ways(rules.d_ff)
     return {
-        "mlp.in": [Matmul(rows, inner, 2 * outer, sizes.layers)],
+        "mlp.hidden": [Matmul(rows, inner, 2 * outer, sizes.layers)],
         "mlp.out": [Matmul(rows, outer, inner, sizes.layers)],
     }
 

@@ -176,7 +176,7 @@ STEP_ORDER = (
     "attention.qkv",
     "attention.kv_cache",
     "attention.out",
-    "mlp.in",
+    "mlp.hidden",
     "mlp.out",
     "logits",
     "sampling",

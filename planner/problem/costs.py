@@ -62,11 +62,11 @@ PART_OF = {
     "attention.gather_w_o": "attention.out",
     "attention.gather_w_o_scale": "attention.out",
     "attention.out": "attention.out",
-    "mlp.norm": "mlp.in",
-    "mlp.tokens": "mlp.in",
-    "mlp.gather_w_in": "mlp.in",
-    "mlp.gather_w_in_scale": "mlp.in",
-    "mlp.hidden": "mlp.in",
+    "mlp.norm": "mlp.hidden",
+    "mlp.tokens": "mlp.hidden",
+    "mlp.gather_w_in": "mlp.hidden",
+    "mlp.gather_w_in_scale": "mlp.hidden",
+    "mlp.hidden": "mlp.hidden",
     "mlp.hidden_rows": "mlp.out",
     "mlp.gather_w_down": "mlp.out",
     "mlp.gather_w_down_scale": "mlp.out",
@@ -173,7 +173,7 @@ def generate_mlp_parts(rules: GenerateRules, batch: int, machine: Machine) -> Pa
     sizes, ways = machine.sizes, machine.ways
     inner = sizes.d_model / ways(rules.d_model)
     d_ff = sizes.padded_d_ff(ways(rules.d_ff)) / ways(rules.d_ff)
-    parts = {"mlp.in": machine.matmul(batch, inner, 2 * d_ff), "mlp.out": machine.matmul(batch, d_ff, inner)}
+    parts = {"mlp.hidden": machine.matmul(batch, inner, 2 * d_ff), "mlp.out": machine.matmul(batch, d_ff, inner)}
     return with_collectives(parts, "generate", generate_mlp(rules, batch, machine.program), machine)
 
 
@@ -231,7 +231,7 @@ def prefill_mlp_parts(stored: GenerateRules, rules: PrefillRules, tokens: int, m
     inner = sizes.d_model / ways(rules.d_model)
     d_ff = sizes.padded_d_ff(ways(stored.d_ff)) / ways(rules.d_ff)
     rows = tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
-    parts = {"mlp.in": machine.matmul(rows, inner, 2 * d_ff), "mlp.out": machine.matmul(rows, d_ff, inner)}
+    parts = {"mlp.hidden": machine.matmul(rows, inner, 2 * d_ff), "mlp.out": machine.matmul(rows, d_ff, inner)}
     return with_collectives(parts, "prefill", prefill_mlp(stored, rules, tokens, machine.program), machine)
 
 

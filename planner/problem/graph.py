@@ -1,6 +1,6 @@
 """The graph of one step: what is computed, in which order, what flows between, and which collectives that takes.
 
-Nodes are plan addresses: the parts of a step (`generate.mlp.in`) and the weights they read (`generate.mlp.w_in`).
+Nodes are plan addresses: the parts of a step (`generate.mlp.hidden`) and the weights they read (`generate.mlp.w_in`).
 Node attributes: `kind`, "part" or "weights". Edge attributes: `carries`, what flows, and `collectives`, the addresses
 of the planned collectives that bring it where it is needed. Layers repeat from attention.qkv to mlp.out.
 """
@@ -26,8 +26,8 @@ FLOWS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         "attention output",
         ("attention.o_to_heads", "attention.o_rows", "attention.o_tokens"),
     ),
-    ("attention.out", "mlp.in", "residual stream", ("attention.out", "mlp.norm", "mlp.tokens")),
-    ("mlp.in", "mlp.out", "hidden columns", ("mlp.hidden", "mlp.hidden_rows")),
+    ("attention.out", "mlp.hidden", "residual stream", ("attention.out", "mlp.norm", "mlp.tokens")),
+    ("mlp.hidden", "mlp.out", "hidden columns", ("mlp.hidden", "mlp.hidden_rows")),
     ("mlp.out", "logits", "residual stream", ("mlp.out", "logits.last", "logits.norm", "logits.residual")),
     ("logits", "sampling", "best candidates", ("sampling.candidates",)),
 )
@@ -35,7 +35,7 @@ WEIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("attention.w_q", "attention.qkv", ("attention.gather_w_q", "attention.gather_w_q_scale")),
     ("attention.w_kv", "attention.qkv", ("attention.gather_w_kv", "attention.gather_w_kv_scale")),
     ("attention.w_o", "attention.out", ("attention.gather_w_o", "attention.gather_w_o_scale")),
-    ("mlp.w_in", "mlp.in", ("mlp.gather_w_in", "mlp.gather_w_in_scale")),
+    ("mlp.w_in", "mlp.hidden", ("mlp.gather_w_in", "mlp.gather_w_in_scale")),
     ("mlp.w_down", "mlp.out", ("mlp.gather_w_down", "mlp.gather_w_down_scale")),
 )
 

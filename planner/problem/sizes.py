@@ -46,7 +46,7 @@ class Sizes:
         return self.kv_bytes * self.stored_head_dim / self.head_dim
 
     def stored_kv_rows(self, kv_heads: int) -> int:
-        """Rows that keys and values of `kv_heads` heads take in a page: on a TPU a power of two, above 8 a multiple of 8."""
+        """Rows that keys and values of `kv_heads` heads take in a page: on a TPU a power of two, or a multiple of 8."""
         rows = 2 * kv_heads
         if self.lanes == 1:
             return rows

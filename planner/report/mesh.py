@@ -6,6 +6,7 @@ from planner.plan.placement import Held, parts_held
 from planner.report.html import Html, element, joined
 
 MOST_CHIPS = 256
+IN_A_ROW = 4
 HOLDS = {
     "prefill": (("q_heads", "heads"), ("d_ff", "d_ff"), ("tokens", "tokens")),
     "generate": (("q_heads", "heads"), ("kv_heads", "KV heads"), ("d_ff", "d_ff"), ("batch", "batch")),
@@ -35,10 +36,12 @@ def plane(
     subject: Subject, chips: list[tuple[int, ...]], held: dict[tuple[str, str], Held], depth: tuple[int, ...]
 ) -> Html:
     """The chips that share their coordinates beyond x and y."""
-    columns = max(chip[1] if len(chip) > 1 else 0 for chip in chips) + 1
+    columns = max(chip[1] for chip in chips) + 1 if len(chips[0]) > 1 else min(len(chips), IN_A_ROW)
     title = [element("h3", f"z = {depth[0]}")] if depth else []
     cells = [chip_cell(subject, chip, held) for chip in chips]
-    grid = element("div", *cells, class_="mesh", style=f"grid-template-columns: repeat({columns}, minmax(118px, 1fr))")
+    grid = element(
+        "div", *cells, class_="mesh", style=f"grid-template-columns: repeat({columns}, minmax(118px, 260px))"
+    )
     return joined(*title, grid)
 
 

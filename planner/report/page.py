@@ -87,7 +87,8 @@ def mesh_text(subject: Subject) -> Html:
         f"{axis.name} = {axis.size} ({'a ring' if axis.wraps else 'a line'} on {axis.torus_axis})"
         for axis in subject.plan.mesh.axes
     ]
-    return element("p", f"Mesh axes: {', '.join(axes)}. Rows run along x, columns along y; sizes include padding.")
+    grid = " Rows run along x, columns along y." if len(subject.plan.mesh.chips[0]) > 1 else ""
+    return element("p", f"Mesh axes: {', '.join(axes)}.{grid} Sizes include padding.")
 
 
 def rule_table(subject: Subject, name: str) -> Html:

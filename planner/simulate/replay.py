@@ -1,9 +1,9 @@
 """Plan and request count -> distributions of TTFT and TPOT, throughput, goodput.
 
-A closed loop: `workload.concurrency` clients keep the server busy. Each client's first request starts it off and is not
-counted; of n clients the k-th gets (k + 1/2) / n of its answer, so that answers end evenly spread and not all at once.
-The next `requests` are counted, in the order in which they are sent, and clients go on sending until the last of those
-is answered. Throughput is counted while counted requests are in flight.
+A closed loop: n = `workload.concurrency` clients keep the server busy. Of its first request the k-th client gets only
+(k + 1/2) / n of the answer, so that answers end evenly spread and not all at once. The first 2n requests warm up: they
+include the rush of all clients at once, and are not counted. The next `requests` are, in the order in which they are
+sent, and clients go on sending until the last of those is answered. Throughput is counted while they are in flight.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ import simpy
 
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
-from planner.simulate.lengths import fitted, fractions, spread
+from planner.simulate.lengths import fitted, fractions
 from planner.simulate.result import Distribution, Goodput, Simulated
 from planner.simulate.server import Request, Server, client
 from planner.simulate.steps import steps_of
@@ -40,7 +40,7 @@ def simulate(plan: Plan, requests: int, seed: int) -> Simulated:
 def request_source(
     spec: Spec, env: simpy.Environment, clients: int, requests: int, seed: int, counted: list[Request]
 ) -> Iterator[Request]:
-    """Requests for ever: one for each client to start with, then the counted ones, which are noted, then more."""
+    """Requests for ever: two for each client to warm up, then the counted ones, which are noted, then more."""
     random, workload = Random(seed), spec.workload
     prompts = fitted(workload.prompt_tokens.mean, workload.prompt_tokens.p95)
     outputs = fitted(workload.output_tokens.mean, workload.output_tokens.p95)
@@ -48,11 +48,12 @@ def request_source(
     def request(prompt_at: float, output_at: float) -> Request:
         return fitting(workload.max_context, prompts.at(prompt_at), outputs.at(output_at), env)
 
-    draws = zip(range(clients), spread(clients, random), spread(clients, random), strict=True)
+    draws = zip(range(2 * clients), fractions(clients, random), fractions(clients, random), strict=False)
     for number, prompt_at, output_at in draws:
-        first = request(prompt_at, output_at)
-        first.output = ceil(first.output * (number + 0.5) / clients)
-        yield first
+        warming = request(prompt_at, output_at)
+        if number < clients:
+            warming.output = ceil(warming.output * (number + 0.5) / clients)
+        yield warming
     prompt_draws, output_draws = fractions(requests, random), fractions(requests, random)
     for number in count():
         each = request(next(prompt_draws), next(output_draws))

@@ -46,7 +46,7 @@ def test_the_tables_name_every_constant_beside_the_catalogue() -> None:
     for name in ("float32", "hbm_bytes_per_s", "ici_bytes_per_s", "ici_hop_s", "collective_launch_s", "step_s"):
         assert name in text
     assert "10 GFLOP/s  25 GFLOP/s" in text
-    assert "1 collectives drowned" in text
+    assert "noise drowned them: 1" in text
     assert text.count("all_reduce") == 4
 
 

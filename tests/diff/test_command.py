@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 from planner.cli import main
 from planner.plan.file import plan_to_yaml
-from tests.plans_of import EXAMPLES, example_plan
+from tests.plans_of import SPECS, example_plan
 
-SPEC = EXAMPLES / "smollm2_135m_cpu8.yaml"
+SPEC = SPECS / "smollm2_135m_cpu8.yaml"
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_a_wrong_spec_is_told_as_such(plan_file: Path, tmp_path: Path) -> None:
     wrong.write_text(SPEC.read_text().replace("chip: cpu", "chip: cpx"))
     code, _, err = run(plan_file, wrong)
     assert code == 1
-    assert "wrong.yaml:10:" in err
+    assert "wrong.yaml:9:" in err
 
 
 def test_a_missing_file_is_named(plan_file: Path, tmp_path: Path) -> None:

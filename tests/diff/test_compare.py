@@ -113,8 +113,8 @@ def with_rules(plan: Plan, phase: str, **rules: tuple[str, ...]) -> Plan:
     ],
 )
 def test_only_a_changed_stored_layout_reshards(phase: str, logical: str, reasons: set[str]) -> None:
-    head = with_rules(base_plan(), phase, **{logical: ("x",)})
-    assert compare(base_plan(), head).reasons & {RESHARDS_WEIGHTS, RESHARDS_KV_CACHE} == reasons
+    base, head = (with_rules(base_plan(), phase, **{logical: axes}) for axes in ((), ("x",)))
+    assert compare(base, head).reasons & {RESHARDS_WEIGHTS, RESHARDS_KV_CACHE} == reasons
 
 
 def test_another_name_for_the_same_cut_moves_nothing() -> None:

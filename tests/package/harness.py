@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from planner.plan.schema import GenerateRules, PrefillRules
 from planner.render import write_package
 from tests.render.plans import Case, make_plan
 
@@ -43,11 +42,6 @@ def load(case: Case, folder: Path) -> Package:
     return Package(name, package.make_mesh(jax.devices()[: case.ways(tuple(case.mesh))]))
 
 
-def unsharded(case: Case) -> Case:
-    """The same service on one device."""
-    return replace(case, name=f"{case.name}_one", mesh={"x": 1}, generate=GenerateRules(), prefill=PrefillRules())
-
-
 def _offers(best: jax.Array, ids: jax.Array, *_: Any) -> jax.Array:
     return jnp.concatenate([best, ids.astype(jnp.float32)], axis=1)
 
@@ -60,7 +54,16 @@ def as_logits(offers: np.ndarray, vocab: int) -> np.ndarray:
     return found
 
 
-def phase_logits(package: Package, config: Any, weights: Any, prompts: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class PhaseLogits:
+    """Candidates' logits [prompts, vocab] of prefill and of generate, and the engine that made them."""
+
+    after_prompt: np.ndarray
+    after_token: np.ndarray
+    engine: Any
+
+
+def phase_logits(package: Package, config: Any, weights: Any, prompts: Sequence[Sequence[int]]) -> PhaseLogits:
     """Candidates' logits of both phases: after each prompt, and one generated token later for all prompts in slots.
 
     Prompt i sits in slot (i * 3) % batch; the other slots are idle. The token generate reads is 7.
@@ -76,9 +79,10 @@ def phase_logits(package: Package, config: Any, weights: Any, prompts: Sequence[
     finally:
         sampling.choose = choose
     made = as_logits(slots.tokens, config.vocab)
-    return (
+    return PhaseLogits(
         np.concatenate([as_logits(offers, config.vocab) for offers, _ in first]),
         made[[index * 3 % config.batch for index in range(len(prompts))]],
+        engine,
     )
 
 

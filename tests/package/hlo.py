@@ -19,7 +19,10 @@ Key = tuple[str, tuple[str, ...], int]
 
 
 def collectives(text: str, mesh: Mapping[str, int]) -> Counter[Key]:
-    """(kind, axes in mesh order, bytes of the larger of operand and result) -> executions in one run of the program."""
+    """(kind, axes in mesh order, bytes of the larger of operand and result) -> executions in a run.
+
+    Groups of one device are left out.
+    """
     bodies = dict(_computations(text))
     found: Counter[Key] = Counter()
     pending = [(next(name for name in bodies if name.startswith("ENTRY")), 1)]
@@ -32,7 +35,7 @@ def collectives(text: str, mesh: Mapping[str, int]) -> Counter[Key]:
                 pending.append((called[1], times))
             elif match := re.search(rf"= (.*?) ({'|'.join(KINDS)})(?:-start)?\((.*)", line):
                 found[_key(match[2], match[1], line, bodies[name], mesh)] += times
-    return found
+    return Counter({key: times for key, times in found.items() if key[1]})
 
 
 def _computations(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -12,8 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.package import reference
+from tests.package.cases import CASES
 from tests.package.harness import Package, load
-from tests.package.test_rule_tables import CASES
 from tests.render.plans import SMOLLM2
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from planner.render import write_package
 from tests.package import reference
-from tests.package.test_rule_tables import CASES
+from tests.package.cases import CASES
 from tests.package.test_smollm2 import PLANS
 from tests.render.plans import make_plan
 

@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import pytest
 
+from tests.package.cases import CASES
 from tests.package.harness import Package, load
-from tests.package.test_rule_tables import CASES
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +124,14 @@ def test_draws_follow_the_settings(package: Package, engine: Any) -> None:
     assert len({first(temperature=5.0, seed=seed) for seed in range(12)}) > 4
     assert len({first(temperature=5.0, top_k=3, seed=seed) for seed in range(20)}) <= 3
     assert max(first(temperature=100.0, seed=seed) for seed in range(20)) < engine.config.vocab
+
+
+def test_prefill_holds_no_square_of_the_prompt(package: Package) -> None:
+    prefill = package.module("prefill").lower_prefill(package.module("config").MODEL, package.mesh, 1024)
+    text = prefill.compile().as_text()
+    assert "512,1024]" not in text
+    assert "1024,1024]" not in text
+    assert "128,1024]" in text
 
 
 def test_state_keeps_its_layout(engine: Any) -> None:

@@ -1,167 +1,47 @@
-"""Whatever the rule tables say, a package computes what the plain model computes."""
+"""Whatever the rule tables say: the numbers of the plain model, by the planned collectives and no others."""
 
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from planner.plan.schema import GenerateRules as G
-from planner.plan.schema import PrefillRules as P
+from planner.plan.schema import Collective
 from tests.package import reference
+from tests.package.cases import CASES, INT8
 from tests.package.harness import load, phase_logits
-from tests.render.plans import TINY
-from tests.render.plans import Case as AnyCase
+from tests.package.hlo import Key, collectives
+from tests.render.plans import Case, generate_collectives, prefill_collectives
 
-XY, FLAT, SPLIT = {"x": 2, "y": 4}, {"x": 8}, {"x": 2, "y0": 2, "y1": 2}
-ODD: dict[str, Any] = {**TINY, "q_heads": 9, "kv_heads": 3, "d_ff": 90, "vocab": 250, "tied_embeddings": True}
-MQA: dict[str, Any] = {**TINY, "q_heads": 6, "kv_heads": 1}
-EIGHT: dict[str, Any] = {**TINY, "q_heads": 12, "kv_heads": 4}
-LLAMA3: dict[str, Any] = {
-    **TINY,
-    "rope": {
-        "theta": 10000.0,
-        "scaling": {
-            "type": "llama3",
-            "factor": 8.0,
-            "low_freq_factor": 1.0,
-            "high_freq_factor": 4.0,
-            "original_max_positions": 64,
-        },
-    },
-}
-LINEAR: dict[str, Any] = {**TINY, "rope": {"theta": 10000.0, "scaling": {"type": "linear", "factor": 2.0}}}
-Case = partial(AnyCase, model=TINY)
-
-CASES = [
-    Case("one_device", {"x": 1, "y": 1}, G(), P()),
-    Case("no_axes", {}, G(), P()),
-    Case(
-        "ones_named",
-        {"x": 1, "y": 1},
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",)),
-        P(tokens=("x",)),
-    ),
-    Case(
-        "megatron",
-        FLAT,
-        G(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
-        P(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
-    ),
-    Case(
-        "heads_by_batch",
-        XY,
-        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("x", "y")),
-        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-    ),
-    Case(
-        "heads_by_batch_kept",
-        {"x": 4, "y": 2},
-        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("y", "x")),
-        P(tokens=("y",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("y", "x")),
-    ),
-    Case(
-        "two_d",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-        P(d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-    ),
-    Case(
-        "two_d_sequence_parallel",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
-        P(tokens=("y",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
-    ),
-    Case(
-        "two_d_gathered",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-    ),
-    Case(
-        "two_d_all_gathered",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-        P(tokens=("x", "y"), vocab=("x", "y")),
-    ),
-    Case(
-        "batch_everywhere",
-        XY,
-        G(batch=("x", "y"), q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
-        P(tokens=("x", "y"), q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
-        model=ODD,
-    ),
-    Case(
-        "scattered_and_exchanged",
-        XY,
-        G(batch=("x", "y"), d_model=("x",), q_heads=("y",), d_ff=("y",), vocab=("x",)),
-        P(tokens=("y",), d_model=("x",), d_ff=("y",), vocab=("x",)),
-        model=ODD,
-    ),
-    Case(
-        "copied_kv_heads",
-        XY,
-        G(q_heads=("y", "x"), kv_heads=("y",), d_ff=("x", "y"), vocab=("y",)),
-        P(tokens=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("x",), vocab=("y",)),
-        model=EIGHT,
-    ),
-    Case(
-        "multi_query",
-        SPLIT,
-        G(batch=("x", "y1"), d_model=("x",), q_heads=("y0", "y1"), d_ff=("y0", "y1"), vocab=("x", "y0")),
-        P(tokens=("y0", "y1"), d_model=("x",), q_heads=("y1",), d_ff=("y0", "y1"), vocab=("x", "y0")),
-        model=MQA,
-    ),
-    Case(
-        "pieces",
-        SPLIT,
-        G(batch=("x", "y1"), d_model=("x",), q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("y1", "y0"), vocab=("y0",)),
-        P(tokens=("y1", "y0"), d_model=("x",), q_heads=("y0",), kv_heads=("y0",), d_ff=("y1",), vocab=("y0",)),
-    ),
-    Case(
-        "pieces_partly_kept",
-        SPLIT,
-        G(batch=("x", "y0", "y1"), q_heads=("x", "y0", "y1"), d_ff=("x", "y0"), vocab=("y1",)),
-        P(tokens=("x", "y1", "y0"), q_heads=("y0",), d_ff=("x",), vocab=("y1",)),
-        model=EIGHT,
-    ),
-    Case(
-        "two_d_model_axes",
-        SPLIT,
-        G(batch=("x",), d_model=("x", "y0"), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y1",)),
-        P(tokens=("y0", "y1"), d_model=("x",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y1",)),
-        model=LLAMA3,
-    ),
-    Case(
-        "two_d_model_axes_kept",
-        SPLIT,
-        G(batch=("y0",), d_model=("x", "y0"), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=()),
-        P(d_model=("x", "y0"), d_ff=("y1",)),
-        model=LINEAR,
-    ),
-    Case(
-        "few_rows",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
-        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
-        model=ODD,
-        smallest_shard=8,
-    ),
-    Case(
-        "spare_axis_for_tokens",
-        XY,
-        G(q_heads=("y",), kv_heads=("y",)),
-        P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",)),
-    ),
-]
-INT8 = [
-    replace(case, name=f"{case.name}_int8", weights="int8")
-    for case in CASES
-    if case.name in ("two_d_all_gathered", "batch_everywhere", "pieces")
-]
 PROMPTS = ([3, 200, 17, 42, 0, 9, 101, 13, 88, 5, 61], [7] * 20, [1, 2, 3])
+BUCKET = 32
+
+
+@dataclass(frozen=True)
+class Run:
+    """A package's candidates after each prompt, and one token later; and the text of its compiled steps."""
+
+    case: Case
+    after_prompt: np.ndarray
+    after_token: np.ndarray
+    read: reference.Read
+    prefill: str
+    generate: str
+
+
+@pytest.fixture(scope="module", params=[*CASES, *INT8], ids=lambda case: case.name)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    case = replace(request.param, context=48, buckets=(BUCKET,))
+    package = load(case, tmp_path_factory.mktemp(case.name))
+    checkpoint, config = package.module("checkpoint"), package.module("config").MODEL
+    random = checkpoint.RandomCheckpoint(config)
+    weights = checkpoint.load_weights(random, config, package.mesh)
+    logits = phase_logits(package, config, weights, PROMPTS)
+    read = int8_reader(random.read) if case.weights == "int8" else random.read
+    programs = logits.engine._programs
+    texts = (programs["prefill", BUCKET].as_text(), programs["generate", 0].as_text())
+    return Run(case, logits.after_prompt, logits.after_token, read, *texts)
 
 
 def int8_reader(read: reference.Read) -> reference.Read:
@@ -177,18 +57,26 @@ def int8_reader(read: reference.Read) -> reference.Read:
     return rounded
 
 
-@pytest.mark.parametrize("case", [*CASES, *INT8], ids=lambda case: case.name)
-def test_both_phases_agree_with_the_plain_model(case: AnyCase, tmp_path: Path) -> None:
-    package = load(replace(case, context=48, buckets=(32,)), tmp_path)
-    checkpoint, config = package.module("checkpoint"), package.module("config").MODEL
-    random = checkpoint.RandomCheckpoint(config)
-    weights = checkpoint.load_weights(random, config, package.mesh)
-    after_prompt, after_token = phase_logits(package, config, weights, PROMPTS)
-    read = int8_reader(random.read) if case.weights == "int8" else random.read
+def planned(collectives: Iterable[Collective], case: Case) -> Counter[Key]:
+    """Planned collectives over more than one chip, axes in mesh order."""
+    found: Counter[Key] = Counter()
+    for one in collectives:
+        axes = tuple(axis for axis, size in case.mesh.items() if axis in one.axes and size > 1)
+        if axes:
+            found[one.kind, axes, one.bytes] += one.count
+    return found
+
+
+def test_both_phases_agree_with_the_plain_model(run: Run) -> None:
     for index, prompt in enumerate(PROMPTS):
-        expected = reference.logits(case.model, read, [*prompt, 7])[-2:]
-        for found, wanted in ((after_prompt[index], expected[0]), (after_token[index], expected[1])):
+        expected = reference.logits(run.case.model, run.read, [*prompt, 7])[-2:]
+        for found, wanted in ((run.after_prompt[index], expected[0]), (run.after_token[index], expected[1])):
             held = ~np.isnan(found)
             assert held.sum() == 64
             np.testing.assert_allclose(found[held], wanted[held], atol=2e-4, rtol=2e-4)
             assert wanted[held].min() >= wanted[~held].max() - 1e-3
+
+
+def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
+    assert collectives(run.generate, run.case.mesh) == planned(generate_collectives(run.case), run.case)
+    assert collectives(run.prefill, run.case.mesh) == planned(prefill_collectives(run.case, BUCKET), run.case)

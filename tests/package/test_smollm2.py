@@ -87,9 +87,9 @@ def test_first_tokens_and_logits_equal_the_plain_reading(case: Case, tmp_path: P
     assert len(made) == TOKENS
     expected = plain_logits((*prompt, *made))[len(prompt) - 1 : -1]
     assert made == expected.argmax(axis=1).tolist()
-    after_prompt, after_token = phase_logits(package, config, weights, [prompt])
-    np.testing.assert_allclose(*_held(after_prompt, expected[:1]), atol=2e-3)
-    np.testing.assert_allclose(*_held(after_token, plain_logits((*prompt, 7))[-1:]), atol=2e-3)
+    logits = phase_logits(package, config, weights, [prompt])
+    np.testing.assert_allclose(*_held(logits.after_prompt, expected[:1]), atol=2e-3)
+    np.testing.assert_allclose(*_held(logits.after_token, plain_logits((*prompt, 7))[-1:]), atol=2e-3)
 
 
 def _held(found: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,8 +8,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from tests.package import reference
+from tests.package.cases import CASES
 from tests.package.harness import load
-from tests.package.test_rule_tables import CASES
 
 HARD = "naïve 日本語 👩‍👩‍👧 ok, it's 1234 \n\n  two  spaces\tand tabs"
 

@@ -64,14 +64,12 @@ def test_generate_compiles_in_place_with_the_planned_collectives(package: Packag
     assert found == {"all-reduce": 6, "reduce-scatter": 2, "all-gather": 4}
 
 
-def test_prefill_and_insert_compile_without_copies_of_the_cache(package: Package, mesh: Any) -> None:
+def test_insert_writes_in_place_without_collectives(package: Package, mesh: Any) -> None:
     config = package.module("config").MODEL
     insert = package.module("kv_cache").lower_insert(config, mesh, 512).compile()
     assert insert.memory_analysis().alias_size_in_bytes == CACHE_BYTES
     assert insert.memory_analysis().temp_size_in_bytes < 10e6
     assert not opcodes(insert.as_text(), "all-reduce|all-gather|reduce-scatter|all-to-all")
-    prefill = package.module("prefill").lower_prefill(config, mesh, 512).compile()
-    assert prefill.memory_analysis().temp_size_in_bytes < 0.5e9
 
 
 def test_a_cache_without_the_kernel_stays_in_place(tmp_path: Path) -> None:

@@ -8,7 +8,16 @@ from planner.problem.costs import PART_OF
 from planner.problem.graph import FLOWS, WEIGHTS, parts_in_order, step_graph
 from tests.plans_of import example_plan
 
-PARTS = ["embedding", "attention.qkv", "attention.kv_cache", "attention.out", "mlp.in", "mlp.out", "logits", "sampling"]
+PARTS = [
+    "embedding",
+    "attention.qkv",
+    "attention.kv_cache",
+    "attention.out",
+    "mlp.hidden",
+    "mlp.out",
+    "logits",
+    "sampling",
+]
 
 
 @pytest.fixture(params=[(), ("pins.generate.mlp=2d", "pins.prefill.mlp=weight_gathered")], ids=["1d", "2d gathered"])
@@ -34,6 +43,6 @@ def test_every_collective_that_is_priced_has_an_edge() -> None:
 def test_nodes_are_plan_addresses() -> None:
     graph = step_graph("generate", [])
     kinds = dict(graph.nodes.data("kind"))
-    assert kinds["generate.mlp.in"] == "part"
+    assert kinds["generate.mlp.hidden"] == "part"
     assert kinds["generate.mlp.w_in"] == "weights"
-    assert graph["generate.mlp.in"]["generate.mlp.out"]["carries"] == "hidden columns"
+    assert graph["generate.mlp.hidden"]["generate.mlp.out"]["carries"] == "hidden columns"

@@ -16,7 +16,7 @@ from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
 from planner.render.package import templates_folder
-from tests.package.test_rule_tables import CASES, INT8
+from tests.package.cases import CASES, INT8
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")

@@ -93,6 +93,18 @@ def test_a_chip_names_the_elements_it_holds(size: int, part: int, ways: int, tex
     assert share_text(size, part, ways) == text
 
 
+def test_a_switched_domain_has_no_rows_and_columns() -> None:
+    plan = example_plan("smollm2_135m_cpu8", "hardware.chip=h100", "hardware.slice=8")
+    assert "Rows run along x" not in report_html(plan)
+    assert "repeat(4, " in report_html(plan)
+
+
+def test_a_cube_is_drawn_plane_by_plane() -> None:
+    plan = example_plan("smollm2_135m_cpu8", "hardware.chip=v5p", "hardware.slice=2x2x2")
+    titles = [text for text in Reader(report_html(plan)).texts if text.startswith("z = ")]
+    assert titles == ["z = 0", "z = 1"]
+
+
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     source, target = tmp_path / "plan.yaml", tmp_path / "plan.html"
     source.write_text(plan_to_yaml(example_plan("smollm2_135m_cpu8")), encoding="utf-8")

@@ -1,0 +1,157 @@
+"""Rule tables of every kind, for a tiny model on up to 8 devices."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from planner.plan.schema import GenerateRules as G
+from planner.plan.schema import PrefillRules as P
+from tests.render.plans import TINY
+from tests.render.plans import Case as AnyCase
+
+XY, FLAT, SPLIT = {"x": 2, "y": 4}, {"x": 8}, {"x": 2, "y0": 2, "y1": 2}
+ODD: dict[str, Any] = {**TINY, "q_heads": 9, "kv_heads": 3, "d_ff": 90, "vocab": 250, "tied_embeddings": True}
+MQA: dict[str, Any] = {**TINY, "q_heads": 6, "kv_heads": 1}
+EIGHT: dict[str, Any] = {**TINY, "q_heads": 12, "kv_heads": 4}
+LLAMA3: dict[str, Any] = {
+    **TINY,
+    "rope": {
+        "theta": 10000.0,
+        "scaling": {
+            "type": "llama3",
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_positions": 64,
+        },
+    },
+}
+LINEAR: dict[str, Any] = {**TINY, "rope": {"theta": 10000.0, "scaling": {"type": "linear", "factor": 2.0}}}
+Case = partial(AnyCase, model=TINY)
+
+CASES = [
+    Case("one_device", {"x": 1, "y": 1}, G(), P()),
+    Case("no_axes", {}, G(), P()),
+    Case(
+        "ones_named",
+        {"x": 1, "y": 1},
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",)),
+        P(tokens=("x",)),
+    ),
+    Case(
+        "megatron",
+        FLAT,
+        G(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
+        P(q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
+    ),
+    Case(
+        "heads_by_batch",
+        XY,
+        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("x", "y")),
+        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+    ),
+    Case(
+        "heads_by_batch_kept",
+        {"x": 4, "y": 2},
+        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("y", "x")),
+        P(tokens=("y",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("y", "x")),
+    ),
+    Case(
+        "two_d",
+        XY,
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+        P(d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+    ),
+    Case(
+        "two_d_sequence_parallel",
+        XY,
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+        P(tokens=("y",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+    ),
+    Case(
+        "two_d_gathered",
+        XY,
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+    ),
+    Case(
+        "two_d_all_gathered",
+        XY,
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+        P(tokens=("x", "y"), vocab=("x", "y")),
+    ),
+    Case(
+        "batch_everywhere",
+        XY,
+        G(batch=("x", "y"), q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
+        P(tokens=("x", "y"), q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
+        model=ODD,
+    ),
+    Case(
+        "scattered_and_exchanged",
+        XY,
+        G(batch=("x", "y"), d_model=("x",), q_heads=("y",), d_ff=("y",), vocab=("x",)),
+        P(tokens=("y",), d_model=("x",), d_ff=("y",), vocab=("x",)),
+        model=ODD,
+    ),
+    Case(
+        "copied_kv_heads",
+        XY,
+        G(q_heads=("y", "x"), kv_heads=("y",), d_ff=("x", "y"), vocab=("y",)),
+        P(tokens=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("x",), vocab=("y",)),
+        model=EIGHT,
+    ),
+    Case(
+        "multi_query",
+        SPLIT,
+        G(batch=("x", "y1"), d_model=("x",), q_heads=("y0", "y1"), d_ff=("y0", "y1"), vocab=("x", "y0")),
+        P(tokens=("y0", "y1"), d_model=("x",), q_heads=("y1",), d_ff=("y0", "y1"), vocab=("x", "y0")),
+        model=MQA,
+    ),
+    Case(
+        "pieces",
+        SPLIT,
+        G(batch=("x", "y1"), d_model=("x",), q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("y1", "y0"), vocab=("y0",)),
+        P(tokens=("y1", "y0"), d_model=("x",), q_heads=("y0",), kv_heads=("y0",), d_ff=("y1",), vocab=("y0",)),
+    ),
+    Case(
+        "pieces_partly_kept",
+        SPLIT,
+        G(batch=("x", "y0", "y1"), q_heads=("x", "y0", "y1"), d_ff=("x", "y0"), vocab=("y1",)),
+        P(tokens=("x", "y1", "y0"), q_heads=("y0",), d_ff=("x",), vocab=("y1",)),
+        model=EIGHT,
+    ),
+    Case(
+        "two_d_model_axes",
+        SPLIT,
+        G(batch=("x",), d_model=("x", "y0"), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y1",)),
+        P(tokens=("y0", "y1"), d_model=("x",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y1",)),
+        model=LLAMA3,
+    ),
+    Case(
+        "two_d_model_axes_kept",
+        SPLIT,
+        G(batch=("y0",), d_model=("x", "y0"), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=()),
+        P(d_model=("x", "y0"), d_ff=("y1",)),
+        model=LINEAR,
+    ),
+    Case(
+        "few_rows",
+        XY,
+        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+        model=ODD,
+        smallest_shard=8,
+    ),
+    Case(
+        "spare_axis_for_tokens",
+        XY,
+        G(q_heads=("y",), kv_heads=("y",)),
+        P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",)),
+    ),
+]
+INT8 = [
+    replace(case, name=f"{case.name}_int8", weights="int8")
+    for case in CASES
+    if case.name in ("two_d_all_gathered", "batch_everywhere", "pieces")
+]
