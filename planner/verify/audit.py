@@ -137,7 +137,7 @@ def notes(module: Module, found: Sequence[Transfer]) -> Iterator[str]:
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"
     for loop in uncounted_loops(module):
-        yield f"the loop %{loop} says not how often it runs; what is in it is counted once"
+        yield f"the loop %{loop} runs as often as its data say; what is in it is counted once"
 
 
 def counted(count: int, noun: str) -> str:
