@@ -1,10 +1,14 @@
 """Settings that all tests share."""
 
+import os
+
 import jax
 
 from tests.golden import golden, pytest_addoption
 
 __all__ = ["golden", "pytest_addoption"]
 
+# Tests that use the TPU compiler may run in several processes at once.
+os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 16)

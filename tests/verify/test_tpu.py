@@ -8,17 +8,14 @@ from planner.verify import Audit, verify_plan
 from planner.verify.build import compiled, devices_for, imported_package
 from tests.verify.test_audit import EXAMPLES
 
-COMPILE_LIMIT_S = 60
-
 
 @pytest.fixture(scope="module", params=["llama_3_1_8b_v5e_2x4", "llama_3_1_70b_v5e_4x4"])
 def audit(request: pytest.FixtureRequest) -> Audit:
     return verify_plan(make_plan(load_spec(EXAMPLES / f"{request.param}.yaml")))
 
 
-def test_every_phase_compiles_in_time(audit: Audit):
+def test_every_phase_compiles(audit: Audit):
     assert (audit.target, [phase.failure for phase in audit.phases]) == ("tpu", [None, None, None])
-    assert sum(phase.seconds for phase in audit.phases) < COMPILE_LIMIT_S
 
 
 def test_the_collectives_are_the_planned_ones(audit: Audit):
