@@ -51,28 +51,11 @@ class Chosen:
 
     def generate_collectives(self) -> list[planned.Collective]:
         """Collectives of a generate step, in the order of the step."""
-        stored, batch, program = self.rules.generate, self.batch, self.machine.program
-        first, *rest = split_vocab(planned.generate_vocab(stored, batch, program))
-        attention = planned.generate_attention(stored, batch, program)
-        return [*first, *attention, *planned.generate_mlp(stored, batch, program), *rest[0]]
+        return planned.generate_step(self.rules.generate, self.batch, self.machine.program)
 
     def prefill_collectives(self) -> list[planned.Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return prefill_collectives(self.rules, self.load.prompt, self.machine.program)
-
-
-def prefill_collectives(rules: Rules, tokens: int, program: planned.Program) -> list[planned.Collective]:
-    """Collectives of the prefill of one prompt of `tokens`, in the order of the step."""
-    first, last = split_vocab(planned.prefill_vocab(rules.prefill, tokens, program))
-    attention = planned.prefill_attention(rules.generate, rules.prefill, tokens, program)
-    return [*first, *attention, *planned.prefill_mlp(rules.generate, rules.prefill, tokens, program), *last]
-
-
-def split_vocab(found: Iterable[planned.Collective]) -> tuple[list[planned.Collective], list[planned.Collective]]:
-    """The collectives of the embedding, and those after the last layer."""
-    everything = list(found)
-    first = [collective for collective in everything if ".embedding." in collective.address]
-    return first, [collective for collective in everything if collective not in first]
+        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program)
 
 
 def rules_of(taken: Taken) -> Rules:

@@ -6,7 +6,7 @@ contiguous); all-reduces and all-to-alls take all their axes in one operation. `
 operand and result. Entries over no axes are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple
@@ -15,6 +15,7 @@ from planner.problem.rules import (
     Axes,
     GenerateRules,
     PrefillRules,
+    Rules,
     Ways,
     common,
     exchanged_batch,
@@ -159,7 +160,8 @@ def logits(phase: str, rules: GenerateRules | PrefillRules, rows: int, program: 
     yield from all_reduce(f"{phase}.logits.norm", rules.d_model, rows * FLOAT32, 1, ways)
     whole_bytes = rows * sizes.d_model * sizes.activation_bytes
     yield from gathers(f"{phase}.logits.residual", rules.d_model, whole_bytes, 1, ways)
-    candidates = ways(rules.vocab) * rows * CANDIDATES * CANDIDATE_BYTES
+    offered = min(CANDIDATES, sizes.padded_vocab(ways(rules.vocab)) // ways(rules.vocab))
+    candidates = ways(rules.vocab) * rows * offered * CANDIDATE_BYTES
     if ways(rules.vocab) > ONE_GATHER_CHIPS:
         yield from gathers(f"{phase}.sampling.candidates", rules.vocab, candidates, 1, ways)
     elif ways(rules.vocab) > 1:
@@ -255,3 +257,24 @@ def prefill_vocab(rules: PrefillRules, tokens: int, program: Program) -> Iterato
     yield from all_reduce("prefill.embedding.lookup", rest, rows * row_bytes, 1, ways)
     yield from all_reduce("prefill.logits.last", rules.tokens, residual_bytes(1, rules, program), 1, ways)
     yield from logits("prefill", rules, 1, program)
+
+
+def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Collective]:
+    """Collectives of one generate step of `batch` sequences, in the order of the step."""
+    first, last = split_vocab(generate_vocab(rules, batch, program))
+    attention, mlp = generate_attention(rules, batch, program), generate_mlp(rules, batch, program)
+    return [*first, *attention, *mlp, *last]
+
+
+def prefill_step(rules: Rules, tokens: int, program: Program) -> list[Collective]:
+    """Collectives of the prefill of one prompt of `tokens`, in the order of the step."""
+    first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program))
+    attention = prefill_attention(rules.generate, rules.prefill, tokens, program)
+    return [*first, *attention, *prefill_mlp(rules.generate, rules.prefill, tokens, program), *last]
+
+
+def split_vocab(found: Iterable[Collective]) -> tuple[list[Collective], list[Collective]]:
+    """The collectives of the embedding, and those after the last layer."""
+    everything = list(found)
+    first = [collective for collective in everything if ".embedding." in collective.address]
+    return first, [collective for collective in everything if collective not in first]

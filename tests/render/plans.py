@@ -1,6 +1,6 @@
 """Plans written from rule tables, for tests of rendered packages: no solver, no prices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -20,6 +20,12 @@ from planner.plan.schema import (
     Service,
     Strategy,
 )
+from planner.problem import planned
+from planner.problem.planned import Program
+from planner.problem.rules import GenerateRules as GenerateTable
+from planner.problem.rules import PrefillRules as PrefillTable
+from planner.problem.rules import Rules, Ways
+from planner.problem.sizes import Sizes
 
 SMOLLM2: dict[str, Any] = {
     "family": "llama",
@@ -159,180 +165,33 @@ def _mesh(case: Case) -> Mesh:
     return Mesh(axes=axes, chips=tuple(chips))
 
 
-def _without(axes: Sequence[str], removed: Sequence[str]) -> tuple[str, ...]:
-    return tuple(axis for axis in axes if axis not in removed)
+def _program(case: Case) -> Program:
+    """What the planner lists collectives from."""
+    model = case.model
+    names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
+    dtypes = BYTES[case.weights], 4 if case.weights == "int8" else 0, BYTES[case.activations], BYTES[case.kv_cache]
+    sizes = Sizes(*(model[name] for name in names), model["tied_embeddings"], *dtypes, case.activations)
+    return Program(sizes, Ways(dict(case.mesh)), case.smallest_shard)
 
 
-def _shared(axes: Sequence[str], kept: Sequence[str]) -> tuple[str, ...]:
-    return tuple(axis for axis in axes if axis in kept)
-
-
-class _Planned:
-    """Collects planned collectives; sizes are elements per chip."""
-
-    def __init__(self, case: Case) -> None:
-        self.case, self.found = case, list[Collective]()
-        self.act = BYTES[case.activations]
-
-    def add(self, address: str, kind: Any, axes: Sequence[str], size: float, count: int) -> None:
-        if axes:
-            self.found.append(
-                Collective(address=address, kind=kind, axes=tuple(axes), bytes=round(size), count=count, seconds=0.0)
-            )
-
-    def all_reduce(self, address: str, axes: Sequence[str], size: float, count: int) -> None:
-        """One over all axes."""
-        self.add(address, "all_reduce", axes, size, count)
-
-    def gather(self, address: str, axes: Sequence[str], size: float, count: int) -> float:
-        """Minor axis first; `size` is the shard's, the result the gathered."""
-        for axis in reversed(axes):
-            size *= self.case.mesh[axis]
-            self.add(address, "all_gather", (axis,), size, count)
-        return size
-
-    def scatter(self, address: str, axes: Sequence[str], size: float, count: int) -> float:
-        """Major axis first; `size` is the whole's, the result the shard's."""
-        for axis in axes:
-            self.add(address, "reduce_scatter", (axis,), size, count)
-            size /= self.case.mesh[axis]
-        return size
-
-    def rows_scattered(
-        self, address: str, d_model: Sequence[str], rows_over: Sequence[str], rows: int, width: float
-    ) -> tuple[str, ...]:
-        """Scatter rows over those axes that leave enough rows, sum over the rest at once; the scattered axes."""
-        scattered: tuple[str, ...] = ()
-        left = rows
-        for axis in rows_over:
-            ways = self.case.mesh[axis]
-            if left % ways or left // ways < self.case.smallest_shard:
-                break
-            left //= ways
-            scattered += (axis,)
-        size = self.scatter(address, scattered, rows * width * self.act, self.case.model["layers"])
-        self.all_reduce(address, _without(d_model, scattered), size, self.case.model["layers"])
-        return scattered
-
-
-def _heads(case: Case) -> tuple[int, int, int]:
-    """(stored query heads, KV heads per chip, query heads per chip)."""
-    rules = case.generate
-    ky, shares = case.ways(rules.kv_heads), case.ways(rules.q_heads) // case.ways(rules.kv_heads)
-    kl = -(-case.model["kv_heads"] // ky)
-    m = -(-kl * (case.model["q_heads"] // case.model["kv_heads"]) // shares)
-    return ky * m * shares, kl, m
+def _rules(case: Case) -> Rules:
+    return Rules(
+        GenerateTable(**case.generate.model_dump(mode="python")), PrefillTable(**case.prefill.model_dump(mode="python"))
+    )
 
 
 def generate_collectives(case: Case) -> tuple[Collective, ...]:
-    """What the generate step exchanges, from the rule table."""
-    rules, plan, model = case.generate, _Planned(case), case.model
-    layers, head_dim, batch = model["layers"], model["head_dim"], case.batch
-    d = model["d_model"] / case.ways(rules.d_model)
-    f = -(-model["d_ff"] // case.ways(rules.d_ff))
-    _, kl, m = _heads(case)
-    xs, xb = _shared(rules.batch, rules.d_model), _shared(rules.batch, rules.q_heads)
-    plan.all_reduce("generate.embedding.lookup", rules.vocab, batch * model["d_model"] * plan.act, 1)
-    plan.all_reduce("generate.attention.norm", rules.d_model, batch * 4, layers)
-    if xb:
-        plan.rows_scattered("generate.attention.q", rules.d_model, xs, batch, m * head_dim)
-        plan.rows_scattered("generate.attention.kv", rules.d_model, xs, batch // case.ways(xb), 2 * kl * head_dim)
-        traded = batch // case.ways(xs) * m * head_dim * plan.act
-        plan.add("generate.attention.q_to_batch", "all_to_all", xb, traded, layers)
-        plan.add("generate.attention.o_to_heads", "all_to_all", xb, traded, layers)
-    else:
-        plan.rows_scattered("generate.attention.qkv", rules.d_model, xs, batch, (m + 2 * kl) * head_dim)
-    plan.gather("generate.attention.o_rows", xs, batch // case.ways(xs) * m * head_dim * plan.act, layers)
-    plan.all_reduce("generate.attention.out", rules.q_heads, batch * d * plan.act, layers)
-    plan.all_reduce("generate.mlp.norm", rules.d_model, batch * 4, layers)
-    rows_over = rules.d_model if batch % case.ways(rules.d_model) == 0 else ()
-    scattered = plan.rows_scattered("generate.mlp.hidden", rules.d_model, rows_over, batch, 2 * f)
-    plan.gather("generate.mlp.hidden_rows", scattered, batch / case.ways(scattered) * f * plan.act, layers)
-    plan.all_reduce("generate.mlp.out", rules.d_ff, batch * d * plan.act, layers)
-    _logits(plan, "generate", rules.d_model, batch)
-    return tuple(plan.found)
-
-
-def _logits(plan: _Planned, phase: str, d_model: tuple[str, ...], rows: int) -> None:
-    case, vocab = plan.case, plan.case.generate.vocab
-    plan.all_reduce(f"{phase}.logits.norm", d_model, rows * 4, 1)
-    plan.gather(f"{phase}.logits.residual", d_model, rows * case.model["d_model"] / case.ways(d_model) * plan.act, 1)
-    local = -(-case.model["vocab"] // case.ways(vocab))
-    offers = rows * min(64, local) * 2 * 4
-    if case.ways(vocab) <= 16:
-        plan.add(f"{phase}.sampling.candidates", "all_gather", vocab, offers * case.ways(vocab), 1)
-    else:
-        plan.gather(f"{phase}.sampling.candidates", vocab, offers, 1)
+    """What the planner says the generate step exchanges."""
+    return _listed(planned.generate_step(_rules(case).generate, case.batch, _program(case)))
 
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
-    """What the prefill step of a bucket exchanges, from the rule tables."""
-    rules, stored, plan, model = case.prefill, case.generate, _Planned(case), case.model
-    layers, head_dim, d = model["layers"], model["head_dim"], model["d_model"]
-    own = tokens // case.ways(rules.tokens)
-    size: float = tokens * d * plan.act
-    for axis in rules.tokens:
-        if axis in rules.vocab:
-            plan.add("prefill.embedding.lookup", "reduce_scatter", (axis,), size, 1)
-        size /= case.mesh[axis]
-    plan.all_reduce("prefill.embedding.lookup", _without(rules.vocab, rules.tokens), size, 1)
-    local_d = d / case.ways(rules.d_model)
-    n_stored, kl, _ = _heads(case)
-    heads = n_stored // case.ways(rules.q_heads)
-    kv_heads = 2 * kl * case.ways(_without(stored.kv_heads, rules.kv_heads))
-    ta, ts = _without(rules.tokens, rules.q_heads), _shared(rules.tokens, rules.q_heads)
-    rows = tokens // case.ways(ta)
-    plan.all_reduce("prefill.attention.norm", rules.d_model, own * 4, layers)
-    plan.gather("prefill.attention.tokens", ts, own * local_d * plan.act, layers)
-    _weight_gathers(plan)
-    size = plan.scatter("prefill.attention.q", rules.d_model, rows * heads * head_dim * plan.act, layers)
-    kv_size = rows * kv_heads * head_dim * plan.act
-    plan.all_reduce("prefill.attention.kv", rules.d_model, kv_size, layers)
-    plan.gather("prefill.attention.kv_tokens", ta, kv_size, layers)
-    plan.gather("prefill.attention.o_tokens", rules.d_model, size, layers)
-    size = plan.scatter("prefill.attention.out", ts, rows * local_d * plan.act, layers)
-    plan.all_reduce("prefill.attention.out", _without(rules.q_heads, rules.tokens), size, layers)
-    tm = _shared(rules.tokens, rules.d_ff)
-    rows = tokens // case.ways(_without(rules.tokens, rules.d_ff))
-    f = -(-model["d_ff"] // case.ways(stored.d_ff)) * case.ways(_without(stored.d_ff, rules.d_ff))
-    plan.all_reduce("prefill.mlp.norm", rules.d_model, own * 4, layers)
-    plan.gather("prefill.mlp.tokens", tm, own * local_d * plan.act, layers)
-    scattered = plan.rows_scattered("prefill.mlp.hidden", rules.d_model, rules.d_model, rows, 2 * f)
-    plan.gather("prefill.mlp.hidden_rows", scattered, rows / case.ways(scattered) * f * plan.act, layers)
-    size = plan.scatter("prefill.mlp.out", tm, rows * local_d * plan.act, layers)
-    plan.all_reduce("prefill.mlp.out", _without(rules.d_ff, rules.tokens), size, layers)
-    plan.all_reduce("prefill.logits.last", rules.tokens, local_d * plan.act, 1)
-    _logits(plan, "prefill", rules.d_model, 1)
-    return tuple(plan.found)
+    """What the planner says the prefill step of a bucket exchanges."""
+    return _listed(planned.prefill_step(_rules(case), tokens, _program(case)))
 
 
-def _weight_gathers(plan: _Planned) -> None:
-    case, model, stored, rules = plan.case, plan.case.model, plan.case.generate, plan.case.prefill
-    n_stored, kl, _ = _heads(case)
-    sizes = {
-        "q_heads": n_stored,
-        "kv_heads": 2 * kl * case.ways(stored.kv_heads),
-        "d_model": model["d_model"],
-        "d_ff": -(-model["d_ff"] // case.ways(stored.d_ff)) * case.ways(stored.d_ff),
-    }
-    shapes = {
-        "attention.gather_w_q": (("d_model", "q_heads"), model["head_dim"]),
-        "attention.gather_w_kv": (("d_model", "kv_heads"), model["head_dim"]),
-        "attention.gather_w_o": (("d_model", "q_heads"), model["head_dim"]),
-        "mlp.gather_w_in": (("d_model", "d_ff"), 2),
-        "mlp.gather_w_down": (("d_model", "d_ff"), 1),
-    }
-    scales = {
-        "attention.gather_w_q_scale": (("q_heads",), model["head_dim"]),
-        "attention.gather_w_kv_scale": (("kv_heads",), model["head_dim"]),
-        "attention.gather_w_o_scale": (("d_model",), 1),
-        "mlp.gather_w_in_scale": (("d_ff",), 2),
-        "mlp.gather_w_down_scale": (("d_model",), 1),
-    }
-    for arrays, width in ((shapes, BYTES[case.weights]), (scales if case.weights == "int8" else {}, 4)):
-        for address, (dims, inner) in arrays.items():
-            size: float = inner * width * prod(sizes[dim] / case.ways(getattr(stored, dim)) for dim in dims)
-            for dim in dims:
-                size = plan.gather(
-                    f"prefill.{address}", _without(getattr(stored, dim), getattr(rules, dim)), size, model["layers"]
-                )
+def _listed(found: Iterable[planned.Collective]) -> tuple[Collective, ...]:
+    return tuple(
+        Collective(address=c.address, kind=c.kind, axes=c.axes, bytes=c.bytes, count=c.repeats, seconds=0.0)
+        for c in found
+    )
