@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from planner.plan.schema import Plan
 from planner.render import write_package
 from tests.render.plans import Case, make_plan
 
@@ -33,13 +34,18 @@ class Package:
 
 def load(case: Case, folder: Path) -> Package:
     """The package of `case`, rendered below `folder` and imported."""
-    name = f"{case.name}_{next(_numbers)}"
-    write_package(make_plan(case), folder / name)
+    return load_plan(make_plan(case), case.name, folder)
+
+
+def load_plan(plan: Plan, title: str, folder: Path) -> Package:
+    """The package of a plan, rendered below `folder` under a name that begins with `title`, and imported."""
+    name = f"{title}_{next(_numbers)}"
+    write_package(plan, folder / name)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     package: ModuleType = importlib.import_module(name)
-    return Package(name, package.make_mesh(jax.devices()[: case.ways(tuple(case.mesh))]))
+    return Package(name, package.make_mesh(jax.devices()[: len(plan.mesh.chips)]))
 
 
 def _offers(best: jax.Array, ids: jax.Array, *_: Any) -> jax.Array:

@@ -1,6 +1,5 @@
 """The real SmolLM2-135M under different plans says what an independent reading of the same file says."""
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -9,40 +8,26 @@ import jax
 import numpy as np
 import pytest
 
-from planner.plan.schema import GenerateRules as G
-from planner.plan.schema import PrefillRules as P
+from planner.plan.schema import Plan
 from tests.package import reference
-from tests.package.harness import load, phase_logits
-from tests.render.plans import SMOLLM2, Case
+from tests.package.harness import load_plan, phase_logits
+from tests.plans_of import example_plan
+from tests.render.plans import SMOLLM2
 
-XY = {"x": 2, "y": 4}
-PLANS = [
-    Case("one_device", {}, G(), P()),
-    Case(
-        "heads_on_four_with_sequence_parallel_prefill",
-        XY,
-        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("x", "y")),
-        P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+ONE_D = ("pins.generate.attention=1d", "pins.generate.mlp=1d")
+PLANS = {
+    "one_device": ("hardware.slice=1x1",),
+    "one_d_with_sequence_parallel_prefill": (*ONE_D, "pins.generate.kv_heads=y", "pins.prefill.mlp=sequence_parallel"),
+    "two_d_in_both_phases": ("pins.generate.attention=2d", "pins.generate.mlp=2d", "pins.prefill.mlp=2d"),
+    "weight_gathered_prefill": ("pins.generate.mlp=2d", "pins.prefill.attention=weight_gathered"),
+    "kv_by_batch_over_both_axes": (*ONE_D, "pins.generate.kv_cache=batch", "pins.generate.q_heads=[x, y]"),
+    "three_kv_heads_on_an_axis_of_four": (
+        "pins.generate.q_heads=y",
+        "pins.generate.kv_heads=y",
+        "pins.generate.d_model=none",
+        "pins.generate.kv_cache=heads",
     ),
-    Case(
-        "two_d_in_both_phases",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-        P(d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-    ),
-    Case(
-        "two_d_with_weight_gathered_prefill",
-        XY,
-        G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
-    ),
-    Case(
-        "kv_by_batch_over_both_axes",
-        XY,
-        G(batch=("x", "y"), q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
-        P(q_heads=("x", "y"), d_ff=("x", "y"), vocab=("x", "y")),
-    ),
-]
+}
 PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n"
@@ -75,9 +60,15 @@ class Shared:
         return self.matrices[part, layer]
 
 
-@pytest.mark.parametrize("case", PLANS, ids=lambda case: case.name)
-def test_first_tokens_and_logits_equal_the_plain_reading(case: Case, tmp_path: Path) -> None:
-    package = load(replace(case, buckets=(64,), context=128), tmp_path)
+@cache
+def planned(name: str) -> Plan:
+    """The proven plan under the pins of that name."""
+    return example_plan("smollm2_135m_cpu8", *PLANS[name])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_first_tokens_and_logits_equal_the_plain_reading(name: str, tmp_path: Path) -> None:
+    package = load_plan(planned(name), name, tmp_path)
     config, checkpoint = package.module("config").MODEL, package.module("checkpoint")
     path = reference.smollm2_path()
     prompt = package.module("tokenizer").load_tokenizer(path).encode(PROMPT)
@@ -92,6 +83,18 @@ def test_first_tokens_and_logits_equal_the_plain_reading(case: Case, tmp_path: P
     np.testing.assert_allclose(*_held(logits.after_token, plain_logits((*prompt, 7))[-1:]), atol=2e-3)
 
 
+def test_heads_that_do_not_divide_are_padded_by_kv_group_and_counted() -> None:
+    plan = planned("three_kv_heads_on_an_axis_of_four")
+    padded = {item.dimension: (item.size, item.padded) for item in plan.padding}
+    assert padded == {"q_heads": (9, 12), "kv_heads": (3, 4)}
+    assert all(item.bytes_per_chip > 0 for item in plan.padding)
+
+
+def test_the_plans_differ_in_their_tables() -> None:
+    tables = [(planned(name).prefill.rules, planned(name).generate.rules) for name in PLANS]
+    assert len(set(map(repr, tables))) == len(PLANS)
+
+
 def _held(found: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     held = ~np.isnan(found)
     assert held.sum() == 64 * len(found)
@@ -99,10 +102,13 @@ def _held(found: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def test_every_cache_shard_is_its_share(tmp_path: Path) -> None:
-    package = load(replace(PLANS[1], buckets=(64,), context=128), tmp_path)
+    plan = planned("three_kv_heads_on_an_axis_of_four")
+    package = load_plan(plan, "cache_shards", tmp_path)
     config = package.module("config").MODEL
     cache = package.module("kv_cache").empty_cache(config, package.mesh)
-    pages = 30 * (8 // 2 * 128 // 16 + 1)
+    slots = plan.generate.batch
+    pages = 30 * (slots * 512 // 16 + 1)
     assert {shard.data.shape for shard in cache.addressable_shards} == {(pages, 16, 2, 64)}
     assert len(cache.addressable_shards) == 8
     assert jax.tree.leaves(cache)[0].dtype == np.float32
+    assert cache.addressable_shards[0].data.nbytes == plan.hbm.kv_cache
