@@ -138,8 +138,9 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
 
 
 def rooflines(parts: Parts, machine: Machine) -> list[schema.Roofline]:
-    """Parts as the plan file lists them, in the order of the step."""
-    ordered = sorted(parts.items(), key=lambda item: STEP_ORDER.index(item[0].split(".", 1)[1]))
+    """Parts that take time, as the plan file lists them, in the order of the step."""
+    taking = [(address, cost) for address, cost in parts.items() if machine.total_s(cost) > 0]
+    ordered = sorted(taking, key=lambda item: STEP_ORDER.index(item[0].split(".", 1)[1]))
     return [
         schema.Roofline(
             address=address,

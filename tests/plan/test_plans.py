@@ -120,7 +120,7 @@ def test_a_plan_is_shown_with_everything_a_reviewer_asks_for():
     show_plan(make_plan(load_spec(SMOLLM2)), console)
     shown = console.file.getvalue()
     for needed in (
-        "mesh x=2, y=4",
+        "mesh x=2, y0=2, y1=2",
         "kv_heads",
         "heads_x_batch",
         "bound by",
