@@ -110,6 +110,7 @@ def _sampling(options: argparse.Namespace) -> Sampling:
 
 def _tell(engine: Engine, tokenizer: Tokenizer, prompt: Sequence[int], options: argparse.Namespace) -> str:
     """Print what follows `prompt` while it is made; the text."""
+    engine.warm_up([engine.config.bucket(len(prompt))])
     stream = Detokenizer(tokenizer)
     pieces: list[str] = []
     for token in engine.stream(prompt, options.max_tokens, _sampling(options)):
