@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import jax
 
@@ -17,6 +18,7 @@ from .sampling import Sampling
 from .sharding import CHIPS, DeviceError, make_mesh
 from .tokenizer import ByteTokenizer, Detokenizer, Message, Tokenizer, TokenizerError, load_tokenizer
 
+N = TypeVar("N", int, float)
 REPEATS = 10
 UserErrors = (CheckpointError, DeviceError, TokenizerError, ValueError)
 
@@ -29,10 +31,10 @@ def parser() -> argparse.ArgumentParser:
     devices = common.add_argument("--devices", choices=("auto", "cpu"), default="auto")
     devices.help = "cpu: virtual CPU devices, as many as planned"
     text = argparse.ArgumentParser(add_help=False)
-    text.add_argument("--max-tokens", type=int, default=256, help="longest answer (default: 256)")
-    text.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token (default)")
+    text.add_argument("--max-tokens", type=_count, default=256, help="longest answer (default: 256)")
+    text.add_argument("--temperature", type=_temperature, default=0.0, help="0 takes the best token (default)")
     text.add_argument("--top-k", type=int, default=0, help="draw among this many best tokens; 0 is off")
-    text.add_argument("--top-p", type=float, default=1.0, help="draw among the best tokens of this total probability")
+    text.add_argument("--top-p", type=_probability, default=1.0, help="draw among the best of this total probability")
     text.add_argument("--seed", type=int, default=0, help="seed of the draws")
     whole = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     commands = whole.add_subparsers(dest="command", required=True)
@@ -43,6 +45,29 @@ def parser() -> argparse.ArgumentParser:
     generate.add_argument("--ids", action="store_true", help="print token ids instead of text")
     commands.add_parser("bench", parents=[common], help="measure both steps beside the plan's prediction")
     return whole
+
+
+def _count(text: str) -> int:
+    return _number(int, text, lambda value: value >= 1, "a whole number of at least 1")
+
+
+def _temperature(text: str) -> float:
+    return _number(float, text, lambda value: value >= 0, "a number of at least 0")
+
+
+def _probability(text: str) -> float:
+    return _number(float, text, lambda value: 0 < value <= 1, "a number above 0 and at most 1")
+
+
+def _number(kind: Callable[[str], N], text: str, good: Callable[[N], bool], wanted: str) -> N:
+    """`text` as a number; argparse tells what was wanted when it is not one."""
+    try:
+        value = kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not {wanted}") from None
+    if not good(value):
+        raise argparse.ArgumentTypeError(f"{text} is not {wanted}")
+    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -103,8 +128,6 @@ def generate(options: argparse.Namespace) -> None:
 
 
 def _sampling(options: argparse.Namespace) -> Sampling:
-    if options.temperature < 0 or not 0 < options.top_p <= 1 or options.max_tokens < 1:
-        raise ValueError("--temperature must be at least 0, --top-p in (0, 1], --max-tokens at least 1")
     return Sampling(options.temperature, max(0, options.top_k), options.top_p, options.seed)
 
 

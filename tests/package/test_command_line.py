@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from planner.render import write_package
 from tests.package import reference
 from tests.package.cases import CASES
-from tests.package.test_smollm2 import PLANS
+from tests.plans_of import example_plan
 from tests.render.plans import make_plan
 
 
@@ -19,7 +18,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two packages: `toy` under a two-dimensional plan, and `smol`, the real model."""
     made = tmp_path_factory.mktemp("command")
     write_package(make_plan(next(case for case in CASES if case.name == "two_d_gathered")), made / "toy")
-    write_package(make_plan(replace(PLANS[3], context=128, buckets=(64,))), made / "smol")
+    write_package(example_plan("smollm2_135m_cpu8"), made / "smol")
     return made
 
 
@@ -63,7 +62,7 @@ def test_bench_prints_measured_beside_predicted(folder: Path) -> None:
         (["generate", "--tiny", "--prompt", "x" * 999], "error: the prompt has 999 tokens; this plan reads 1 to 255"),
         (
             ["generate", "--tiny", "--prompt", "x", "--top-p", "2"],
-            "error: --temperature must be at least 0",
+            "--top-p: 2 is not a number above 0 and at most 1",
         ),
     ],
 )
