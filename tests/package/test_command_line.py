@@ -69,7 +69,7 @@ def test_bench_prints_measured_beside_predicted(folder: Path) -> None:
 def test_mistakes_are_told_without_a_traceback(folder: Path, arguments: list[str], message: str) -> None:
     mistake = run(folder, "toy", *arguments)
     assert mistake.returncode == 2
-    assert mistake.stderr.splitlines()[-1].startswith(message)
+    assert message in mistake.stderr.splitlines()[-1]
     assert "Traceback" not in mistake.stderr
 
 
