@@ -6,6 +6,7 @@ from typing import Literal
 
 from planner import console
 from planner.console import DONE, INFEASIBLE, NO
+from planner.errors import CannotRun
 from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
@@ -29,6 +30,8 @@ def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style:
 
 def plan_command(path: Path, written: Path | None, overrides: tuple[str, ...], style: str) -> int:
     """Solve a spec; write and print the plan."""
+    if written is not None and written.exists() and written.samefile(path):
+        raise CannotRun(f"{written} is the spec itself; give -o another file, such as {path.stem}.plan.yaml")
     spec = load_spec(path, overrides)
     from planner.plan.file import plan_to_yaml, write_text
     from planner.plan.make import make_plan

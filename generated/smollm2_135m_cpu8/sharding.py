@@ -82,6 +82,7 @@ def make_mesh(devices: Sequence[jax.Device]) -> Mesh:
     """The planned mesh on `devices`: chips by their coordinates on a TPU, by index elsewhere."""
     if len(devices) < len(CHIPS):
         found = f"{len(devices)} {devices[0].platform} device{'s' if len(devices) > 1 else ''}"
+        found += "; --devices cpu makes virtual ones" if devices[0].platform == "cpu" else ""
         raise DeviceError(f"the plan needs {len(CHIPS)} chips of a cpu 2x4 slice; found {found}")
     if len(devices) > len(CHIPS):
         print(f"using {len(CHIPS)} of {len(devices)} devices; the others stay idle", file=sys.stderr)

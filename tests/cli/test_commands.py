@@ -76,7 +76,7 @@ def test_show_prints_what_plan_printed(plan_file):
     shown = shardwright("show", plan_file, cwd=plan_file.parent)
     assert shown.stdout == planned.stdout
     listed = shardwright("show", plan_file, "--collectives", cwd=plan_file.parent)
-    assert "generate.attention.q_to_batch" in listed.stdout
+    assert "generate.attention.qkv" in listed.stdout
 
 
 def test_json_output_is_json_and_text_has_no_colour(plan_file):
@@ -94,6 +94,33 @@ def test_a_failed_plan_leaves_the_old_file(tmp_path):
     assert done.returncode == 3
     assert old.read_text(encoding="utf-8") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["plan.yaml"]
+
+
+def test_a_plan_never_overwrites_its_spec(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SMOLLM2.read_text(encoding="utf-8"), encoding="utf-8")
+    done = shardwright("plan", spec, "-o", "./spec.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is the spec itself" in done.stderr
+    assert spec.read_text(encoding="utf-8") == SMOLLM2.read_text(encoding="utf-8")
+
+
+def test_the_order_of_sets_and_dicts_changes_nothing(tmp_path):
+    plans = []
+    for seed in ("0", "1"):
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        command = [sys.executable, "-m", "planner", "plan", str(L70B), "-o", f"{seed}.yaml"]
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+        subprocess.run(
+            [sys.executable, "-m", "planner", "render", f"{seed}.yaml", "-o", f"p{seed}"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            check=True,
+        )
+        files = sorted((tmp_path / f"p{seed}").rglob("*.*"))
+        plans.append([(path.relative_to(tmp_path / f"p{seed}"), path.read_bytes()) for path in files if path.is_file()])
+    assert plans[0] == plans[1]
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

@@ -28,7 +28,8 @@ Change = Callable[[tuple[Collective, ...]], tuple[Collective, ...]]
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return make_plan(load_spec(EXAMPLES / "smollm2_135m_cpu8.yaml"))
+    pins = ["pins.generate.d_ff=[x, y]", "pins.generate.q_heads=[x, y]", "pins.generate.kv_cache=batch"]
+    return make_plan(load_spec(EXAMPLES / "smollm2_135m_cpu8.yaml", pins))
 
 
 @pytest.fixture(scope="module")
