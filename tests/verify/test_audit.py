@@ -64,35 +64,36 @@ def test_the_package_is_what_the_plan_says(plan: Plan, programs: list[Program]):
     [
         pytest.param(
             lambda planned: planned[:-1],
-            "generate.sampling.candidates: unplanned all_gather over x,y, 32.8 kB x 1",
+            "generate.sampling.candidates: unplanned all_gather over x,y0,y1, 32.8 kB x 1",
             id="removed",
         ),
         pytest.param(
             lambda planned: (*planned, planned[-1].model_copy(update={"address": "generate.mlp.tokens"})),
-            "generate.mlp.tokens: planned all_gather over x,y, 32.8 kB x 1 is missing",
+            "generate.mlp.tokens: planned all_gather over x,y0,y1, 32.8 kB x 1 is missing",
             id="added",
         ),
         pytest.param(
             with_out(axes=("x",)),
-            "generate.mlp.out: axes: planned all_reduce over x, 18.4 kB x 30, found all_reduce over x,y, 18.4 kB x 30",
+            "generate.mlp.out: axes: planned all_reduce over x, 18.4 kB x 30, "
+            "found all_reduce over x,y0,y1, 18.4 kB x 30",
             id="other axes",
         ),
         pytest.param(
             with_out(bytes=9216),
-            "generate.mlp.out: bytes: planned all_reduce over x,y, 9.22 kB x 30, "
-            "found all_reduce over x,y, 18.4 kB x 30",
+            "generate.mlp.out: bytes: planned all_reduce over x,y0,y1, 9.22 kB x 30, "
+            "found all_reduce over x,y0,y1, 18.4 kB x 30",
             id="other bytes",
         ),
         pytest.param(
             with_out(count=29),
-            "generate.mlp.out: count: planned all_reduce over x,y, 18.4 kB x 29, "
-            "found all_reduce over x,y, 18.4 kB x 30",
+            "generate.mlp.out: count: planned all_reduce over x,y0,y1, 18.4 kB x 29, "
+            "found all_reduce over x,y0,y1, 18.4 kB x 30",
             id="other count",
         ),
         pytest.param(
             with_out(kind="reduce_scatter"),
-            "generate.mlp.out: kind: planned reduce_scatter over x,y, 18.4 kB x 30, "
-            "found all_reduce over x,y, 18.4 kB x 30",
+            "generate.mlp.out: kind: planned reduce_scatter over x,y0,y1, 18.4 kB x 30, "
+            "found all_reduce over x,y0,y1, 18.4 kB x 30",
             id="other kind",
         ),
     ],
