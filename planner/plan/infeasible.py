@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
@@ -25,8 +26,8 @@ class Remedy:
     changes: Changes
 
     def text(self) -> str:
-        """The change as `--set` arguments."""
-        return " ".join(f"--set {path}={value}" for path, value in self.changes.items())
+        """The change as `--set` arguments, quoted for a shell."""
+        return " ".join(f"--set {quote(f'{path}={value}')}" for path, value in self.changes.items())
 
 
 def conflict_text(spec: Spec, infeasible: Infeasible) -> list[str]:
@@ -109,7 +110,8 @@ def limit_changes(infeasible: Infeasible) -> Iterator[Changes]:
     """Each limit of the conflict relaxed to what is needed, rounded up to a microsecond."""
     for need in infeasible.conflict:
         if need.limit != "hbm":
-            yield {f"limits.{need.limit}": f"{-(-need.need // 1000) / 1000:g} ms"}
+            microseconds = -(-need.need // 1000)
+            yield {f"limits.{need.limit}": f"{microseconds / 1000:.3f} ms"}
 
 
 def larger_slices(spec: Spec) -> list[str]:
