@@ -17,7 +17,7 @@ from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
 ACCURACY = {
-    "book": "asymptotic rooflines at peak rates: a lower bound; expect measured steps to be 1.1 to 2 times longer",
+    "book": "rooflines at peak rates, a lower bound: expect 1.1 to 2 times as long, more with many small collectives",
     "cpu": "virtual devices share the host's cores: right within a factor of about two",
 }
 
