@@ -1,15 +1,29 @@
 """ModelSizes: what a rendered package needs to know of the model in a plan's resolved spec."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from planner.errors import ShardwrightError
 from planner.plan.schema import Plan
+from planner.spec import Model, unpackaged_features
+from planner.spec.model import RopeScaling
 
 DTYPES = {"float32": "float32", "bf16": "bfloat16", "int8": "int8"}
 """Plan spelling of a dtype -> its name in jax.numpy."""
-PACKAGED_FAMILIES = ("llama",)
+SIZES = (
+    "layers",
+    "d_model",
+    "d_ff",
+    "q_heads",
+    "kv_heads",
+    "head_dim",
+    "vocab",
+    "tied_embeddings",
+    "norm_eps",
+)
+N = TypeVar("N", int, float)
 
 
 class RenderError(ShardwrightError):
@@ -53,56 +67,46 @@ class ModelSizes:
 
 
 def read_model(plan: Plan) -> ModelSizes:
-    """The model of `plan`; raises RenderError, naming the field, for what is not packaged."""
-    model = _mapping(plan.spec, "model")
-    family = model.get("family")
-    if family not in PACKAGED_FAMILIES:
-        raise RenderError(f"spec.model.family {family} has no package yet; packaged: {', '.join(PACKAGED_FAMILIES)}")
-    rope = _mapping(model, "rope")
-    linear, llama3 = _scaling(rope.get("scaling"))
-    sizes = {
-        name: int(model[name]) for name in ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
-    }
+    """The model of `plan`; raises RenderError for a model that no package is rendered for."""
+    try:
+        model = Model.model_validate(plan.spec.get("model"))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise RenderError(
+            f"the plan's resolved spec has no usable model: {where}: {error.errors()[0]['msg']}"
+        ) from None
+    if features := unpackaged_features(model):
+        raise RenderError(f"no package is rendered yet for {', '.join(features)}")
+    if model.kv_cache.dtype == "int8":
+        raise RenderError("no package is rendered yet for an int8 KV cache; set model.kv_cache.dtype to bf16")
+    linear, llama3 = _scaling(model.rope.scaling)
     return ModelSizes(
-        **sizes,
-        tied_embeddings=bool(model["tied_embeddings"]),
-        norm_eps=float(model["norm_eps"]),
-        rope_theta=float(rope["theta"]),
+        **{name: getattr(model, name) for name in SIZES},
+        rope_theta=model.rope.theta,
         rope_linear_factor=linear,
         rope_llama3=llama3,
-        weights_dtype=_dtype(model, "weights", ("float32", "bf16", "int8")),
-        activations_dtype=_dtype(model, "activations", ("float32", "bf16")),
-        kv_dtype=_dtype(model, "kv_cache", ("float32", "bf16")),
+        weights_dtype=model.weights.dtype,
+        activations_dtype=model.activations.dtype,
+        kv_dtype=model.kv_cache.dtype,
     )
 
 
-def _mapping(parent: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = parent.get(key)
-    if not isinstance(value, Mapping):
-        raise RenderError(f"the plan's resolved spec has no section {key}")
-    return value
-
-
-def _dtype(model: Mapping[str, Any], part: str, packaged: tuple[str, ...]) -> str:
-    dtype = str(_mapping(model, part).get("dtype"))
-    if dtype not in packaged:
-        raise RenderError(f"spec.model.{part}.dtype {dtype} has no package yet; packaged: {', '.join(packaged)}")
-    return dtype
-
-
-def _scaling(scaling: Mapping[str, Any] | None) -> tuple[float | None, Llama3Scaling | None]:
+def _scaling(scaling: RopeScaling | None) -> tuple[float | None, Llama3Scaling | None]:
     """(linear factor, llama3 scaling); at most one of them is set."""
-    if not scaling:
+    if scaling is None:
         return None, None
-    match scaling.get("type"):
-        case "linear":
-            return float(scaling["factor"]), None
-        case "llama3":
-            return None, Llama3Scaling(
-                factor=float(scaling["factor"]),
-                low_freq_factor=float(scaling["low_freq_factor"]),
-                high_freq_factor=float(scaling["high_freq_factor"]),
-                original_max_positions=int(scaling["original_max_positions"]),
-            )
-        case other:
-            raise RenderError(f"spec.model.rope.scaling type {other} has no package yet; packaged: linear, llama3")
+    if scaling.type == "linear":
+        return _given(scaling.factor, "factor"), None
+    return None, Llama3Scaling(
+        factor=_given(scaling.factor, "factor"),
+        low_freq_factor=_given(scaling.low_freq_factor, "low_freq_factor"),
+        high_freq_factor=_given(scaling.high_freq_factor, "high_freq_factor"),
+        original_max_positions=_given(scaling.original_max_positions, "original_max_positions"),
+    )
+
+
+def _given(value: N | None, name: str) -> N:
+    if value is None:
+        raise RenderError(f"spec.model.rope.scaling has no {name}")
+    return value

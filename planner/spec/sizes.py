@@ -46,7 +46,7 @@ def unpackaged_features(model: Model) -> tuple[str, ...]:
         "query and key norms": model.qk_norm,
         "biases": model.qkv_bias or model.out_bias or model.mlp_bias,
         "attention sinks": model.attention_sinks,
-        f"rope scaling {scaling}": scaling not in (None, "llama3"),
+        f"rope scaling {scaling}": scaling not in (None, "linear", "llama3"),
     }
     return tuple(feature for feature, present in features.items() if present)
 

@@ -7,10 +7,12 @@ import pytest
 from cost_models.chips import chip
 from cost_models.torus import parse_slice
 from planner.errors import Unsupported
+from planner.plan.make import make_plan
 from planner.problem import labels
 from planner.problem.build import batches_of, build, prefill_buckets
 from planner.problem.meshes import meshes
 from planner.problem.options import attention_rules, mlp_rules
+from planner.render import render_package
 from planner.spec import bundled_models, is_packaged, load_spec
 from planner.spec.pins import GENERATE_LAYOUTS, KV_CACHE_LAYOUTS, PREFILL_LAYOUTS
 
@@ -84,10 +86,10 @@ def test_buckets_are_powers_of_two_and_end_with_the_context():
 
 
 @pytest.mark.parametrize("name", bundled_models())
-def test_a_model_is_planned_or_refused_by_name(name):
+def test_a_model_is_planned_and_rendered_or_refused_by_name(name):
     spec = load_spec(L70B, [f"model.config={name}", "hardware.slice=8x8"])
     if is_packaged(spec.model):
-        assert build(spec).problem.meshes
+        assert "model.py" in render_package(make_plan(spec))
     else:
         with pytest.raises(Unsupported, match="no package is rendered yet for "):
             build(spec)

@@ -36,6 +36,7 @@ SMOLLM2: dict[str, Any] = {
     "kv_heads": 3,
     "head_dim": 64,
     "vocab": 49152,
+    "max_positions": 8192,
     "tied_embeddings": True,
     "norm_eps": 1e-5,
     "rope": {"theta": 100000.0, "scaling": None},
@@ -49,6 +50,7 @@ LLAMA_70B: dict[str, Any] = {
     "kv_heads": 8,
     "head_dim": 128,
     "vocab": 128256,
+    "max_positions": 8192,
     "tied_embeddings": False,
     "norm_eps": 1e-5,
     "rope": {
@@ -71,6 +73,7 @@ TINY: dict[str, Any] = {
     "kv_heads": 4,
     "head_dim": 16,
     "vocab": 256,
+    "max_positions": 8192,
     "tied_embeddings": False,
     "norm_eps": 1e-5,
     "rope": {"theta": 10000.0, "scaling": None},
