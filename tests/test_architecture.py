@@ -37,7 +37,7 @@ HOMES = {
     "networkx": {"planner.problem", "planner.report", "planner.explain"},
     "simpy": {"planner.simulate"},
 }
-FORMULAS = {"attention", "collectives", "matmul", "memory", "roofline"}
+FORMULAS = {"attention", "collectives", "layouts", "matmul", "memory", "mla", "moe", "roofline", "sampling", "traffic"}
 FORMULA_USERS = {"cost_models", "planner.problem", "planner.simulate"}
 
 MODULES = sorted([*(ROOT / "planner").rglob("*.py"), *(ROOT / "cost_models").rglob("*.py")])
