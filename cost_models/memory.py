@@ -4,6 +4,7 @@ For the bytes of one chip give the sizes of its shard: nothing here divides by t
 """
 
 import math
+from collections.abc import Iterable
 
 from cost_models.chips import Chip
 from cost_models.dtypes import array_bytes, scale_bytes
@@ -26,6 +27,11 @@ def kv_cache_bytes(tokens: int, layers: int, kv_heads: int, head_dim: int, dtype
 def kv_scale_bytes(tokens: int, layers: int, kv_heads: int, dtype: str) -> int:
     """Bytes of the scales of a quantised cache: a float32 for the key and the value of each token, layer and head."""
     return scale_bytes(2 * tokens * layers * kv_heads, dtype)
+
+
+def paged_tokens(lengths: Iterable[int], page_tokens: int) -> int:
+    """Tokens that sequences of these `lengths` take, and that attention reads, in whole pages."""
+    return sum(-(-length // page_tokens) * page_tokens for length in lengths)
 
 
 def kv_page_bytes(page_tokens: int, kv_heads: int, head_dim: int, dtype: str, lanes: int = 1) -> int:

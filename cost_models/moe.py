@@ -96,6 +96,8 @@ def expert_matmuls(
 ) -> Roofline:
     """Roofline of the busiest of `chips` that share E experts, each shard `d_ff` F wide, for the B `tokens` of all.
 
+    Rows come in and go out D wide, and the output of every other matmul, F wide, is written and read.
+
     T_math = 2 * (B * k / n) * m * D * F / C, times `imbalance`
     T_hbm  = (touched * m * D * F * b_w + b_a * (B * k / n) * (2 * D + (2 * m - 2) * F)) / W_hbm     (inference.md § 5)
     """
@@ -150,11 +152,11 @@ def _log_miss(experts: int, experts_per_token: int) -> float:
 def _expected_largest(trials: int, chance: float, counts: int) -> float:
     """Expected largest of `counts` independent binomial counts: sum over j of 1 - P(X <= j)^n.
 
-    Terms more than 12 deviations from the mean are 1 below it and 0 above, to double precision.
+    Terms more than 8 deviations from the mean are 1 below it and 0 above, to double precision.
     """
     if not 0 < chance < 1:
         return trials * chance
-    reach = 12 * math.sqrt(trials * chance * (1 - chance)) + 12
+    reach = 8 * math.sqrt(trials * chance * (1 - chance)) + 12
     first = max(0, math.floor(trials * chance - reach))
     log_odds = math.log(chance) - math.log1p(-chance)
     log_term = math.lgamma(trials + 1) + trials * math.log1p(-chance)

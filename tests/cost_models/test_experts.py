@@ -1,5 +1,7 @@
 """Mixtures of experts: what a batch touches, what the busiest chip does, and what padding of narrow experts costs."""
 
+import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -72,14 +74,22 @@ def test_imbalance_fades_with_the_batch() -> None:
     assert imbalance(65536, 8, 8) < 1.02
 
 
-def test_the_largest_of_two_coins_is_three_quarters() -> None:
-    """Two chips of one expert each, touched with the chance of one half: no, one or the other, both."""
-    assert busiest_experts(1, 2, 1, 2) == pytest.approx(1.0)
-    assert busiest_experts(0.5, 2, 1, 2) == pytest.approx(1 - experts_untouched(0.5) ** 2)
+@pytest.mark.parametrize(("batch", "experts", "k", "chips"), [(16, 256, 8, 16), (64, 128, 8, 8), (4, 16, 2, 4)])
+def test_the_busiest_chip_is_that_of_a_simulated_router(batch: int, experts: int, k: int, chips: int) -> None:
+    """Within 8 %: counts of different chips are taken as independent, which they are not quite."""
+    router = random.Random(1)
+    rows, touched = [], []
+    for _ in range(400):
+        drawn = [expert for _ in range(batch) for expert in router.sample(range(experts), k)]
+        rows.append(max(Counter(expert * chips // experts for expert in drawn).values()))
+        touched.append(max(Counter(expert * chips // experts for expert in set(drawn)).values()))
+    assert imbalance(batch, k, chips) == pytest.approx(sum(rows) / 400 / (batch * k / chips), rel=0.08)
+    assert busiest_experts(batch, experts, k, chips) == pytest.approx(sum(touched) / 400, rel=0.08)
 
 
-def experts_untouched(batch: float) -> float:
-    return 1 - experts_touched(batch, 2, 1) / 2
+def test_one_token_keeps_one_chip_busy() -> None:
+    assert busiest_experts(1, 16, 1, 8) == pytest.approx(1.0)
+    assert experts_touched(1, 16, 1) / 8 == pytest.approx(1 / 8)
 
 
 def test_one_expert_for_all_is_a_dense_mlp_and_its_router() -> None:

@@ -16,7 +16,7 @@ from cost_models.layouts import (
     two_d_ici_s,
     weight_gather_ici_s,
 )
-from cost_models.memory import kv_cache_bytes, kv_page_bytes, kv_scale_bytes, max_sequences, weights_bytes
+from cost_models.memory import kv_cache_bytes, kv_page_bytes, kv_scale_bytes, max_sequences, paged_tokens, weights_bytes
 from cost_models.sampling import embedding, gathered_choice, logits, logits_bytes, sharded_top_k
 from cost_models.shards import chip_bytes, kv_head_copies, local_shape, mesh_bytes, padding_bytes, replicas
 from cost_models.torus import MeshAxis, TorusAxis, hosts_touched, merge_axes, mesh_groups, parse_slice, split_axis
@@ -100,6 +100,11 @@ def test_the_batch_promised_for_a_head_of_96_fits_padded() -> None:
     promised = max_sequences(hbm_bytes, stored, padded)
     assert promised < max_sequences(hbm_bytes, stored, plain)
     assert stored + promised * padded <= hbm_bytes < stored + max_sequences(hbm_bytes, stored, plain) * padded
+
+
+def test_sequences_of_all_lengths_take_whole_pages() -> None:
+    assert paged_tokens([1, 128, 129], 128) == 128 + 128 + 256
+    assert paged_tokens([1, 128, 129], 1) == 258
 
 
 def test_an_int8_cache_is_half_of_bf16_and_its_scales() -> None:
