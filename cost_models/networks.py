@@ -95,12 +95,11 @@ def sharded_gather_s(gathered_bytes: float, shard_ways: int, gpus: int, chip: Ch
     The Y neighbours of a domain share its way out, so the network sees all their shards at once:
     max(V / (Y * W), V * N / (max(N, Y) * W_node)) with the exact (D - 1) / D     (scaling-book, gpus.md § Quiz 3 Q3)
     """
-    inside, *above = gpu_levels(chip)
-    inner = inside.ways // min(shard_ways, inside.ways)
-    node = Level("nvlink", inner, inside.bytes_per_s * min(shard_ways, inside.ways))
-    nodes = gpus // inside.ways
-    groups = max(1, shard_ways // inside.ways)
-    network = Level("leaf", nodes // groups, above[0].bytes_per_s * groups)
+    domain = min(gpus, chip.max_chips)
+    sharing = min(shard_ways, domain)
+    groups = max(1, shard_ways // domain)
+    node = Level("nvlink", domain // sharing, chip.ici_bytes_per_s * sharing)
+    network = Level("network", gpus // domain // groups, chip.known("dcn_bytes_per_s") * domain * groups)
     return tree_gather_s(gathered_bytes, [level for level in (node, network) if level.ways > 1])
 
 

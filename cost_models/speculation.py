@@ -23,7 +23,7 @@ def speculative_tpot_s(verify_s: float, draft_s: float, acceptance: float, draft
     return (verify_s + drafted_tokens * draft_s) / expected_tokens(acceptance, drafted_tokens)
 
 
-def worst_acceptance(verify_s: float, draft_s: float, plain_s: float, drafted_tokens: int) -> float:
+def break_even_acceptance(verify_s: float, draft_s: float, plain_s: float, drafted_tokens: int) -> float:
     """Acceptance below which drafting loses to plain steps of `plain_s`; 1.0 when it always does. By bisection."""
     low, high = 0.0, 1.0
     for _ in range(60):

@@ -8,7 +8,7 @@ from cost_models.attention import causal_pairs_in_window, generate_attention, pr
 from cost_models.chips import chip
 from cost_models.memory import kv_cache_bytes
 from cost_models.mla import Latent, absorbed_attention, expanded_attention, latent_cache_bytes
-from cost_models.speculation import expected_tokens, speculative_tpot_s, verified_rows, worst_acceptance
+from cost_models.speculation import break_even_acceptance, expected_tokens, speculative_tpot_s, verified_rows
 
 V5E = chip("v5e")
 ATTENTION = {"activation_bytes_per_element": 2, "kv_bytes_per_element": 2, "compute_dtype": "bf16", "chip": V5E}
@@ -77,10 +77,10 @@ def test_a_verification_adds_between_one_token_and_all(acceptance: float, drafts
 
 
 def test_drafting_pays_from_an_acceptance_on() -> None:
-    least = worst_acceptance(verify_s=0.022, draft_s=0.001, plain_s=0.020, drafted_tokens=4)
+    least = break_even_acceptance(verify_s=0.022, draft_s=0.001, plain_s=0.020, drafted_tokens=4)
     assert 0 < least < 1
     assert speculative_tpot_s(0.022, 0.001, least, 4) == pytest.approx(0.020)
-    assert worst_acceptance(0.2, 0.001, 0.020, 4) == 1
+    assert break_even_acceptance(0.2, 0.001, 0.020, 4) == 1
 
 
 def test_a_latent_cache_has_no_heads() -> None:

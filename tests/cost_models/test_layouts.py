@@ -102,6 +102,15 @@ def test_the_batch_promised_for_a_head_of_96_fits_padded() -> None:
     assert stored + promised * padded <= hbm_bytes < stored + max_sequences(hbm_bytes, stored, plain) * padded
 
 
+def test_long_contexts_of_70b_do_not_fit_eight_small_chips() -> None:
+    """Bug log B2: int8 weights and a bf16 cache on eight v5e, at 131072 tokens and at 4096."""
+    hbm_bytes, stored = 8 * V5E.hbm_bytes, weights_bytes(70_553_706_496, "int8")
+    long, short = (kv_cache_bytes(tokens, 80, 8, 128, "bf16") for tokens in (131072, 4096))
+    assert long == pytest.approx(43e9, rel=0.01)
+    assert max_sequences(hbm_bytes, stored, long) == 1
+    assert max_sequences(hbm_bytes, stored, short) > 8
+
+
 def test_sequences_of_all_lengths_take_whole_pages() -> None:
     assert paged_tokens([1, 128, 129], 128) == 128 + 128 + 256
     assert paged_tokens([1, 128, 129], 1) == 258

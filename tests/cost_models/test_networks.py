@@ -92,6 +92,12 @@ def test_shards_of_an_inner_axis_share_the_way_out_of_a_node() -> None:
     assert times[1] > times[2] > times[3]
 
 
+def test_an_outer_axis_within_a_node_needs_no_network() -> None:
+    assert sharded_gather_s(1e9, 2, 8, H100) == pytest.approx(1e9 / 450e9 * 3 / 4 / 2)
+    assert sharded_gather_s(1e9, 1, 4, H100) == tree_gather_s(1e9, levels_of(4, H100))
+    assert sharded_gather_s(1e9, 8, 8, H100) == 0
+
+
 def test_pages_sent_to_another_slice_are_bound_by_the_network() -> None:
     """formulas.md § 13: 1.34 GB of KV cache leave a v5e host of eight chips in 54 ms."""
     assert dcn_s(1.34e9, V5E, 8) == pytest.approx(54e-3, rel=0.01)
