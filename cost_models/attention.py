@@ -26,14 +26,19 @@ def prefill_attention(
     stack: Stack = BOOK,
     causal: bool = True,
     sequences: float = 1,
+    window: float | None = None,
 ) -> Roofline:
     """Roofline of `query_tokens` T attending to `kv_tokens` S of the same prompt.
 
     With `causal` the kernel skips masked blocks and the queries are the last T of the S tokens: pairs = T * S - T^2/2.
-    That is half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces.
+    That is half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces or when the
+    first S - T tokens are a cached prefix. With a `window` no token attends to more than that many.
     """
     masked = query_tokens * query_tokens / 2 if causal else 0
     pairs = query_tokens * kv_tokens - masked
+    if window is not None:
+        pairs = min(pairs, causal_pairs_in_window(query_tokens, kv_tokens, window))
+        kv_tokens = min(kv_tokens, query_tokens + window)
     flops = 4 * sequences * pairs * q_heads * head_dim
     moved_bytes = _moved_bytes(
         sequences * query_tokens * q_heads * head_dim,
@@ -57,20 +62,37 @@ def generate_attention(
     chip: Chip,
     stack: Stack = BOOK,
     page_tokens: int = 1,
+    query_tokens: float = 1,
+    window: float | None = None,
 ) -> Roofline:
     """Roofline of one new token of each of `sequences` B attending to `context_tokens` S, read in whole pages.
 
     T = 1: bytes per operation do not fall with B, so HBM binds (scaling-book, inference.md § What about attention).
+    A step that verifies drafts has T `query_tokens` and reads the cache once. A `window` limits S, and reads one page
+    more than it fills when it starts inside one.
     """
     read_tokens = -(-context_tokens // page_tokens) * page_tokens
-    flops = 4 * sequences * context_tokens * q_heads * head_dim
+    if window is not None and window + query_tokens - 1 < context_tokens:
+        context_tokens = window + query_tokens - 1
+        read_tokens = min(read_tokens, (-(-context_tokens // page_tokens) + (page_tokens > 1)) * page_tokens)
+    flops = 4 * sequences * query_tokens * context_tokens * q_heads * head_dim
     moved_bytes = _moved_bytes(
-        sequences * q_heads * head_dim,
+        sequences * query_tokens * q_heads * head_dim,
         sequences * read_tokens * kv_heads * head_dim,
         activation_bytes_per_element,
         kv_bytes_per_element,
     )
     return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+
+
+def causal_pairs_in_window(query_tokens: float, kv_tokens: float, window: float) -> float:
+    """Pairs of the last T of S tokens with the at most W before each: the integral of min(position, W).
+
+    T * S - T^2 / 2 when W >= S, T * W when the first query already sees W; between them a triangle up to W and the rest
+    """
+    first = kv_tokens - query_tokens
+    rising = min(max(window - first, 0), query_tokens)
+    return rising * (first + rising / 2) + (query_tokens - rising) * window
 
 
 def _moved_bytes(query_elements: float, key_elements: float, activation_bytes: float, kv_bytes: float) -> float:

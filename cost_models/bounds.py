@@ -89,3 +89,33 @@ def latency_bound_bytes(axes: Sequence[Links], chip: Chip) -> float:
     On a ring of Y chips that is Y * w * t_hop (scaling-book, inference.md § Appendix C).
     """
     return chip.ici_hop_s * hops(axes, chip) * bandwidth_bytes_per_s(axes, chip)
+
+
+def gathered_rows_per_chip_before_ici(
+    d_ff: int, gather_axes: Sequence[Links], tensor_axes: Sequence[Links], *, compute_dtype: str, chip: Chip
+) -> float:
+    """Tokens per chip above which gathering weights over one set of axes, beside Megatron over another, is hidden.
+
+    B / N > (C / W_x) * (C / W_y) / F, or C / W_x without tensor axes     (scaling-book, training.md § Mixed FSDP and
+    Tensor Parallelism; a weight-gathered prefill is its forward pass)
+    """
+    gathered = ici_intensity(gather_axes, chip, compute_dtype)
+    return gathered * ici_intensity(tensor_axes, chip, compute_dtype) / d_ff if tensor_axes else gathered
+
+
+def best_2d_ways(chips: float, d_model: int, d_ff: int) -> tuple[float, float]:
+    """Ways (X over d_model, YZ over d_ff) of the fastest 2D weight-stationary MLP on a 3D torus, before rounding.
+
+    X = sqrt(N * D / (2 * F)), YZ = N / X     (scaling-book, inference.md § Worked Problem 7)
+    """
+    over_d_model = math.sqrt(chips * d_model / (2 * d_ff))
+    return over_d_model, chips / over_d_model
+
+
+def chips_where_2d_wins(d_model: int, d_ff: int, torus_dims: int = 3) -> float:
+    """Chips above which the best 2D weight-stationary MLP talks less than a 1D one over every axis; all axes rings.
+
+    18 * F / D on a 3D torus, where 4 * sqrt(2 * D * F / N) = 4 * D / 3     (inference.md § Worked Problem 7)
+    16 * F / D on a 2D torus, where 8 * sqrt(D * F / N) = 4 * D / 2         (derived likewise)
+    """
+    return (18 if torus_dims == 3 else 16) * d_ff / d_model

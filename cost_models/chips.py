@@ -31,6 +31,14 @@ class UnsupportedDtype(LookupError):
         super().__init__(f"{chip_name} has no peak rate for {dtype}; it has {', '.join(supported)}")
 
 
+class UnknownNumber(LookupError):
+    """The catalogue has no such number for a chip, because no source prints it."""
+
+    def __init__(self, chip_name: str, field_name: str) -> None:
+        self.field_name = field_name
+        super().__init__(f"the catalogue has no {field_name} for {chip_name}")
+
+
 @dataclass(frozen=True, slots=True)
 class Chip:
     """One accelerator. Rates are per second, sizes in bytes, times in seconds; `sources` says where each is printed."""
@@ -56,10 +64,26 @@ class Chip:
     mxu_dim: int
     """Edge of the matrix unit; weight dimensions are padded to a multiple of it."""
     cores_per_chip: int | None = None
+    """Tensor cores of a TPU, streaming multiprocessors of a GPU."""
+    mxus_per_core: int | None = None
+    """Matrix units of a core; on a GPU its tensor cores."""
+    vector_lanes_per_core: int | None = None
+    """Elements that the vector units of a core work on in one cycle."""
+    clock_hz: float | None = None
     vmem_bytes: int | None = None
+    """On-chip memory that a kernel fills itself: VMEM, or the shared memory of a GPU."""
     vmem_bytes_per_s: float | None = None
+    intra_chip_bytes_per_s: float | None = None
+    """Between the devices of one chip, one direction."""
     dcn_bytes_per_s: float | None = None
+    """The chip's part of the network beyond its slice or NVLink domain, one direction."""
     pcie_bytes_per_s: float | None = None
+    """The chip's link to its host's memory, one direction."""
+    host_dram_bytes: int | None = None
+    network_ways: tuple[int, ...] | None = None
+    """GPUs only: NVLink domains below one leaf of the network, leaves below the spine, and so on."""
+    price_usd_per_chip_hour: float | None = None
+    """A list price; its source says of when."""
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
     @property
@@ -82,6 +106,23 @@ class Chip:
         for side in self.max_slice:
             count *= side
         return count
+
+    @property
+    def egress_bytes_per_s(self) -> float:
+        """What one chip can send over all of its links at once: two for each torus axis, or into its switch."""
+        return self.ici_bytes_per_s * (1 if self.switched else 2 * self.torus_dims)
+
+    @property
+    def dcn_bytes_per_s_per_host(self) -> float | None:
+        """What one host sends into the data-center network for all of its chips."""
+        return None if self.dcn_bytes_per_s is None else self.dcn_bytes_per_s * self.chips_per_host
+
+    def known(self, field_name: str) -> float:
+        """The number in an optional field, or `UnknownNumber` when the catalogue leaves it out."""
+        value: float | None = getattr(self, field_name)
+        if value is None:
+            raise UnknownNumber(self.name, field_name)
+        return value
 
     def flops_per_s(self, dtype: str) -> float:
         """Peak operations per second when computing in `dtype`."""

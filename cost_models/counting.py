@@ -19,6 +19,11 @@ def vocabulary_parameters(vocab: int, d_model: int, *, tied: bool) -> int:
     return (1 if tied else 2) * vocab * d_model
 
 
+def rows_per_replica(sequences: float, tokens_per_sequence: float, replicas: float) -> float:
+    """Tokens of a step in each replica of the weights: the B of a roofline, never sequences (roofline.md)."""
+    return sequences * tokens_per_sequence / replicas
+
+
 def flops_per_token(active_parameters: float) -> float:
     """Operations of one forward pass over one token, attention scores left out: 2 * P."""
     return 2 * active_parameters

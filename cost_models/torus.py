@@ -86,7 +86,16 @@ class Slice:
     @property
     def hosts(self) -> int:
         """Hosts that drive the slice."""
-        return math.prod(-(-side // host) for side, host in zip(self.shape, self._host_shape(), strict=True))
+        return math.prod(-(-side // host) for side, host in zip(self.shape, self.host_shape, strict=True))
+
+    @property
+    def hbm_bytes(self) -> int:
+        """HBM of all chips together."""
+        return self.chips * self.chip.hbm_bytes
+
+    def flops_per_s(self, dtype: str) -> float:
+        """Peak of all chips together when computing in `dtype`."""
+        return self.chips * self.chip.flops_per_s(dtype)
 
     @property
     def axes(self) -> tuple[TorusAxis, ...]:
@@ -98,7 +107,8 @@ class Slice:
         """The torus axis called `name`."""
         return self.axes[AXIS_NAMES.index(name)]
 
-    def _host_shape(self) -> tuple[int, ...]:
+    @property
+    def host_shape(self) -> tuple[int, ...]:
         """The chip's host, turned the way the slice lies."""
         return tuple(sorted(self.chip.host_shape)) if self.chip.torus_dims == 2 else self.chip.host_shape
 
@@ -205,6 +215,24 @@ def mesh_coordinates(axes: Sequence[MeshAxis], slice_: Slice) -> tuple[tuple[int
             chip[place] += rank * axis.stride
         coordinates.append(tuple(chip))
     return tuple(coordinates)
+
+
+def mesh_groups(
+    axes: Sequence[MeshAxis], over: Sequence[str], slice_: Slice
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Torus coordinates of each group of chips that a collective over the mesh axes `over` joins, in mesh order."""
+    groups: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    ranks = itertools.product(*(range(axis.size) for axis in axes))
+    for rank, chip in zip(ranks, mesh_coordinates(axes, slice_), strict=True):
+        outside = tuple(place for axis, place in zip(axes, rank, strict=True) if axis.name not in over)
+        groups.setdefault(outside, []).append(chip)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def hosts_touched(group: Sequence[tuple[int, ...]], slice_: Slice) -> int:
+    """Hosts that drive the chips of `group`; a host's chips are a block of its shape."""
+    shape = slice_.host_shape
+    return len({tuple(place // side for place, side in zip(chip, shape, strict=True)) for chip in group})
 
 
 def _merge(pieces: list[MeshAxis], whole: TorusAxis) -> MeshAxis:

@@ -37,7 +37,10 @@ HOMES = {
     "networkx": {"planner.problem", "planner.report", "planner.explain"},
     "simpy": {"planner.simulate"},
 }
-FORMULAS = {"attention", "collectives", "matmul", "memory", "roofline"}
+FORMULAS = {
+    "attention", "collectives", "devices", "layouts", "matmul", "memory", "mla", "moe", "networks", "roofline",
+    "sampling", "traffic",
+}  # fmt: skip
 FORMULA_USERS = {"cost_models", "planner.problem", "planner.simulate"}
 
 MODULES = sorted([*(ROOT / "planner").rglob("*.py"), *(ROOT / "cost_models").rglob("*.py")])
