@@ -4,6 +4,7 @@ ShardwrightError        the message says what, where and the nearest fix
 ├── Unsupported         a valid spec that asks for what is not built yet (exit 1)
 ├── InfeasibleSpec      no plan keeps every limit (exit 3)
 ├── PlanFileError       a plan file that cannot be read (exit 2)
+├── NotProved           the solver ran out of its deterministic time (exit 2)
 └── CannotRun           something else is missing, such as jax for verify (exit 2)
 """
 
@@ -31,6 +32,10 @@ class InfeasibleSpec(ShardwrightError):
 
 class PlanFileError(ShardwrightError):
     """A plan that cannot be read; the message names the file and what is wrong in it."""
+
+
+class NotProved(ShardwrightError):
+    """No optimum was proved within the solver's deterministic time; nothing unproved is called a plan."""
 
 
 class CannotRun(ShardwrightError):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
+from planner.errors import NotProved
 from planner.problem.problem import Weights
 from planner.solve.candidate import Candidate, Choice, Forbid
 
@@ -106,7 +107,11 @@ def run(model: cp_model.CpModel) -> cp_model.CpSolver | None:
     status = solver.solve(model)
     if status == cp_model.INFEASIBLE:
         return None
-    assert status == cp_model.OPTIMAL, solver.status_name(status)
+    if status != cp_model.OPTIMAL:
+        raise NotProved(
+            f"the solver stopped with {solver.status_name(status)} after {SOLVE_DETERMINISTIC_S:g} deterministic "
+            "seconds; allow fewer slices, or pin a layout"
+        )
     return solver
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from ortools.sat.python import cp_model
 
+from planner.errors import NotProved
 from planner.problem.problem import Block, Limits, MeshTable, Problem
 from planner.solve.infeasible import explain_infeasible
 from planner.solve.model import assert_safe
@@ -109,3 +110,9 @@ def test_an_enforced_row_with_large_numbers_is_refused():
     model.add(2**30 * counted <= 5).only_enforce_if(enforced)
     with pytest.raises(AssertionError):
         assert_safe(model)
+
+
+def test_what_is_not_proved_is_not_called_a_plan(monkeypatch):
+    monkeypatch.setattr("planner.solve.model.SOLVE_DETERMINISTIC_S", 0.0)
+    with pytest.raises(NotProved, match="deterministic seconds"):
+        search(toy(hbm_limit=20))
