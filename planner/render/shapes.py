@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil
 
-from planner.plan.schema import GenerateRules, Plan
+from planner.plan.schema import Plan
+from planner.problem.rules import padded_heads, padded_width
 from planner.render.axes import ways
 from planner.render.model import ModelSizes, RenderError
 
@@ -56,7 +56,7 @@ def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
         **{
             **vars(model),
             "layers": TINY_LAYERS,
-            "d_model": _multiple(64, ways(rules.d_model, axis_sizes)),
+            "d_model": padded_width(64, ways(rules.d_model, axis_sizes)),
             "d_ff": _small(128, ways(rules.d_ff, axis_sizes), model.d_ff),
             "vocab": _small(TINY_VOCAB, ways(rules.vocab, axis_sizes), model.vocab),
         }
@@ -64,27 +64,15 @@ def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
     return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets)
 
 
-def _multiple(size: int, parts: int) -> int:
-    return ceil(size / parts) * parts
-
-
 def _small(size: int, parts: int, planned: int) -> int:
     """About `size`, and a multiple of `parts` exactly if `planned` is one."""
-    return _multiple(size, parts) - (1 if planned % parts else 0)
-
-
-def _heads(rules: GenerateRules, model: ModelSizes, sizes: Mapping[str, int]) -> tuple[int, int]:
-    """(query heads, KV heads) as stored: padded by KV group, then to equal shares of each KV shard."""
-    kv_shards = ways(rules.kv_heads, sizes)
-    shares = ways(rules.q_heads, sizes) // kv_shards
-    kv_heads = _multiple(model.kv_heads, kv_shards)
-    per_shard = kv_heads // kv_shards * (model.q_heads // model.kv_heads)
-    return kv_shards * _multiple(per_shard, shares), kv_heads
+    return padded_width(size, parts) - (1 if planned % parts else 0)
 
 
 def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int, buckets: tuple[int, ...]) -> Shape:
     rules = plan.generate.rules
-    q_heads_stored, kv_heads_stored = _heads(rules, model, sizes)
+    kv_shards = ways(rules.kv_heads, sizes)
+    heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
     _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
     for bucket in buckets:
@@ -97,11 +85,11 @@ def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int
         kv_heads=model.kv_heads,
         head_dim=model.head_dim,
         vocab=model.vocab,
-        q_heads_stored=q_heads_stored,
-        kv_heads_stored=kv_heads_stored,
-        d_ff_stored=_multiple(model.d_ff, ways(rules.d_ff, sizes)),
-        vocab_stored=_multiple(model.vocab, ways(rules.vocab, sizes)),
-        kv_shards=ways(rules.kv_heads, sizes),
+        q_heads_stored=heads.q_padded,
+        kv_heads_stored=heads.kv_padded,
+        d_ff_stored=padded_width(model.d_ff, ways(rules.d_ff, sizes)),
+        vocab_stored=padded_width(model.vocab, ways(rules.vocab, sizes)),
+        kv_shards=kv_shards,
         batch=plan.generate.batch,
         context=context,
         page_tokens=plan.generate.page_tokens,
