@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cost_models.torus import mesh_coordinates
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
-from planner.problem.build import Built, prefill_buckets
+from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Machine, Parts
 from planner.problem.options import attention_rules, mlp_rules
 from planner.problem.rules import Rules
@@ -242,7 +242,7 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     )
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
-    available = int(capacity * (1 - spec.hardware.reserve))
+    available = available_hbm_bytes(spec, chosen.machine)
     return schema.Hbm(
         weights=weights,
         kv_cache=cache,

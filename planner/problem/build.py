@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from cost_models.chips import Chip, chip
+from cost_models.memory import usable_hbm_bytes
 from cost_models.stacks import BOOK, CPU, Stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
@@ -130,10 +131,14 @@ def prefill_buckets(spec: Spec, chips: int) -> tuple[int, ...]:
 
 def limits_of(spec: Spec, machine_chip: Chip) -> Limits:
     """HBM left after the reserve, and the service-level objectives, as integers."""
-    available = machine_chip.hbm_bytes * (1 - spec.hardware.reserve)
     ttft_s, tpot_s = spec.limits.ttft_s, spec.limits.tpot_s
     return Limits(
-        hbm=int(available) // UNIT_BYTES,
+        hbm=usable_hbm_bytes(machine_chip, spec.hardware.reserve) // UNIT_BYTES,
         ttft=None if ttft_s is None else int(ttft_s * NS),
         tpot=None if tpot_s is None else int(tpot_s * NS),
     )
+
+
+def available_hbm_bytes(spec: Spec, machine: Machine) -> int:
+    """HBM of one chip that a plan may fill: what the reserve leaves."""
+    return usable_hbm_bytes(machine.chip, spec.hardware.reserve)
