@@ -221,6 +221,23 @@ def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:
     return found
 
 
+def choices_text(found: dict[str, float], cases: Sequence[Case]) -> str:
+    """How often the predicted best of a rank set is the best measured, or within 5 %, and the mean regret."""
+    sets: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.rank_set:
+            sets.setdefault(case.rank_set, []).append(case)
+    regrets = []
+    for members in (each for each in sets.values() if len(each) > 1):
+        chosen = min(members, key=lambda case: case.measured_s * (1 + found[case.id]))
+        regrets.append(chosen.measured_s / min(case.measured_s for case in members) - 1)
+    if not regrets:
+        return ""
+    best, close = (sum(regret <= limit for regret in regrets) / len(regrets) for limit in (0, 0.05))
+    text = f"{len(regrets)} sets, best {best:.0%}, within 5 % {close:.0%}, mean regret {statistics.mean(regrets):.1%}"
+    return f"  rank sets, every row from constants fitted without its family: {text}"
+
+
 def report(fit: Fit, cases: Sequence[Case]) -> Stack:
     """Prints constants and scores of one stack and returns it; the constants come from the cases not pathological."""
     everything = fitting_cases(fit, cases)
@@ -242,6 +259,8 @@ def report(fit: Fit, cases: Sequence[Case]) -> Stack:
         print(f"  {label}:  n, MAPE, signed median")
         for title, found in tables.items():
             print(f"    {title:<16}{score_text(found, chosen if title == 'lofo, all rows' else kept)}")
+    if choices := choices_text(tables["lofo, all rows"], everything):
+        print(choices)
     return best
 
 

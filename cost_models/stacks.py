@@ -85,6 +85,27 @@ def stack(name: str) -> Stack:
     raise LookupError(f'unknown stack "{name}"; known are {", ".join(known)}')
 
 
+def default_stack(chip_name: str) -> Stack:
+    """The stack that stands for the rendered JAX packages on a chip until they are measured there; see its errors in
+    docs/cost-models.md. A chip without measurements borrows from its closest relative."""
+    return stack(_DEFAULTS[chip_name])
+
+
+_DEFAULTS = {
+    "v4": "v4-looped-einsum",
+    "v5p": "v4-looped-einsum",
+    "v5e": "v5e-jax-llm-examples",
+    "v6e": "v6e-sglang-jax",
+    "7x": "v6e-sglang-jax",
+    "a100": "hopper-engines",
+    "h100": "hopper-engines",
+    "h200": "hopper-engines",
+    "b200": "hopper-engines",
+    "gb200": "hopper-engines",
+    "cpu": "cpu",
+}
+
+
 def _read(file: str) -> tuple[Stack, ...]:
     tables = tomllib.loads(resources.files(__package__).joinpath(file).read_text(encoding="utf-8"))
     return tuple(_stack(name, table) for name, table in tables.items())

@@ -219,7 +219,7 @@ def _transfers(transfers: Iterable[_Transfer], layout: Layout, chip: Chip, stack
             total_s = price(transfer.moved_bytes, axes, chip, stack)
             waiting_s = stack.collective_launch_s + _hops_s(total_s, axes, chip, stack)
             hops_s += waiting_s
-            bytes_s += total_s - waiting_s
+            bytes_s += max(0.0, total_s - waiting_s)
         if layout.nodes > 1 and transfer.crosses_nodes:
             hops_s += stack.network_call_s
             bytes_s += _network_s(transfer.moved_bytes, layout, chip, stack)
