@@ -224,7 +224,7 @@ def _end_to_end(
     if "latency_total" in metrics:
         return metrics["latency_total"], [(1, first), (output, decode)]
     if "throughput_out" in metrics and row["family"].startswith(STATIC_TENSORRT):
-        return row["batch"] * output / metrics["throughput_out"], [(1, first), (output, decode)]
+        return float(row["batch"] * output / metrics["throughput_out"]), [(1, first), (output, decode)]
     raise Skipped(f"no time among {', '.join(metrics)}")
 
 
@@ -233,7 +233,7 @@ def _read_context(row: Mapping[str, Any]) -> float:
     context = row["context_len"]
     if context is None:
         raise Skipped("context not given")
-    return context / 2 if row["family"].startswith("jle-llama70b") else context
+    return float(context / 2 if row["family"].startswith("jle-llama70b") else context)
 
 
 def _unknown_slice(row: Mapping[str, Any], model: Transformer, metrics: Mapping[str, float]) -> Case:

@@ -4,6 +4,7 @@ import itertools
 import subprocess
 import sys
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,7 @@ from cost_models.transformer import (
     weight_stationary_2d,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 V4, V5E, H100, A100 = chip("v4"), chip("v5e"), chip("h100"), chip("a100")
 CUBE = Slice(V4, (4, 4, 4)).axes
 PALM = Transformer(118, 18432, 73728, 64, 1, 256, 256128, gated=True, parallel_block=True)
@@ -292,6 +294,31 @@ def test_the_terms_of_measured_mode_are_neutral_in_book_mode() -> None:
 @pytest.mark.parametrize("name", ["v4", "v5e", "v5p", "v6e", "7x", "a100", "h100", "h200", "b200", "gb200", "cpu"])
 def test_every_chip_has_a_default_stack(name: str) -> None:
     assert default_stack(chip(name).name).title
+
+
+def documented_constants() -> dict[tuple[str, str], float]:
+    """The tables of constants in docs/cost-models.md by stack and constant."""
+    found: dict[tuple[str, str], float] = {}
+    names: list[str] = []
+    for line in (ROOT / "docs" / "cost-models.md").read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip(" `") for cell in line.strip("|").split("|")]
+        if cells[0] == "constant":
+            names = cells[2:]
+        elif names and cells[0].isidentifier():
+            found |= {(name, cells[0]): float(cell) for name, cell in zip(names, cells[2:], strict=True) if cell}
+        elif not line.startswith("|"):
+            names = []
+    return found
+
+
+def test_the_documented_constants_are_those_of_the_catalogue() -> None:
+    fitted = {
+        (each.name, name): getattr(each, name)
+        for each in measured_stacks()
+        for name, source in each.sources.items()
+        if source.startswith("fit: ")
+    }
+    assert documented_constants() == pytest.approx(fitted, rel=6e-3)
 
 
 def test_the_module_needs_the_standard_library_alone() -> None:
