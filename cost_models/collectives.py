@@ -10,9 +10,11 @@ has stride s: its s siblings share each link, w/s for each, and a hop crosses s 
     several axes           bandwidths add, hops add                  (§ AllGather over multiple axes)
     T                      launch + max(t_hop * hops, bytes / (sum of bandwidths * efficiency))
 
-A stack may add the two terms instead of taking the larger, and may count the exact V * (N - 1) / N on rings.
+A stack may add the two terms instead of taking the larger, may count the exact V * (N - 1) / N on rings, and has the
+corrections of Stack for steps through a switch, a slow ramp of rate with size, pairs and all-reduces.
 """
 
+import math
 from collections.abc import Sequence
 
 from cost_models.chips import Chip
@@ -45,11 +47,14 @@ def all_reduce_s(operand_bytes: float, axes: Sequence[Links], chip: Chip, stack:
     """Seconds to sum operands of `operand_bytes` over the group and leave every chip the sum.
 
     T_AR = T_RS + T_AG = 2 * T_AG, launched once     (scaling-book, sharding.md § Case 3)
+    one shot: T_AG of V * N, up to the bytes for which the stack has such a kernel
     """
     ways = _ways(axes)
     if ways == 1:
         return 0.0
-    return stack.collective_launch_s + 2 * _gather_s(operand_bytes, axes, ways, chip, stack)
+    if operand_bytes <= stack.one_shot_bytes:
+        return stack.collective_launch_s + _gather_s(operand_bytes * ways, axes, ways, chip, stack)
+    return stack.collective_launch_s + 2 * _gather_s(operand_bytes, axes, ways, chip, stack, stack.all_reduce_rate)
 
 
 def all_to_all_s(global_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
@@ -67,7 +72,7 @@ def all_to_all_s(global_bytes: float, axes: Sequence[Links], chip: Chip, stack: 
     _check_links(axes)
     link = chip.ici_bytes_per_s * stack.ici_efficiency
     if chip.switched:
-        bytes_s = global_bytes * (ways - 1) / (ways * ways * link)
+        bytes_s = global_bytes * (ways - 1) / (ways * ways * link) + _ramp_s(global_bytes / ways, ways, stack)
     else:
         longest = max(axis.size * (0.5 if axis.wraps else axis.stride) for axis in axes if axis.size > 1)
         bytes_s = global_bytes * longest / (4 * ways * link)
@@ -100,6 +105,19 @@ def hops(axes: Sequence[Links], chip: Chip) -> int:
     return sum(axis.size // 2 if axis.wraps else (axis.size - 1) * axis.stride for axis in axes)
 
 
+def steps(axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
+    """Hops that `stack` pays for: those of the torus; through a switch of N chips 1, log2(N) or N - 1."""
+    if not chip.switched or stack.switch_steps == "one":
+        return hops(axes, chip)
+    ways = _ways(axes)
+    return math.log2(ways) if stack.switch_steps == "log2" else ways - 1
+
+
+def latency_s(axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
+    """Seconds of the hops of one pass over `axes`, its launch left out: t_hop * hops."""
+    return _hop_s(chip, stack) * steps(axes, chip, stack)
+
+
 def bandwidth_bytes_per_s(axes: Sequence[Links], chip: Chip) -> float:
     """Bytes per second into one chip over all `axes`: 2w for a ring, w / stride for a line, w from a switch."""
     if chip.switched:
@@ -127,14 +145,24 @@ def _moved_fraction(axes: Sequence[Links], ways: int, chip: Chip, stack: Stack) 
     return 1 - 1 / ways
 
 
-def _gather_s(gathered_bytes: float, axes: Sequence[Links], ways: int, chip: Chip, stack: Stack) -> float:
-    """Seconds of the hops and bytes of one all-gather, its launch left out."""
-    bytes_per_s = bandwidth_bytes_per_s(axes, chip) * stack.ici_efficiency
+def _gather_s(
+    gathered_bytes: float, axes: Sequence[Links], ways: int, chip: Chip, stack: Stack, rate: float = 1.0
+) -> float:
+    """Seconds of the hops and bytes of one all-gather at `rate` times its bandwidth, its launch left out."""
+    bytes_per_s = bandwidth_bytes_per_s(axes, chip) * stack.ici_efficiency * rate
+    if ways == 2:
+        bytes_per_s *= stack.pair_rate
     bytes_s = gathered_bytes * _moved_fraction(axes, ways, chip, stack) / bytes_per_s
-    return _combined_s(hops(axes, chip), bytes_s, chip, stack)
+    bytes_s += _ramp_s(gathered_bytes, ways, stack)
+    return _combined_s(steps(axes, chip, stack), bytes_s, chip, stack)
 
 
-def _combined_s(hops_crossed: int, bytes_s: float, chip: Chip, stack: Stack) -> float:
+def _ramp_s(gathered_bytes: float, ways: int, stack: Stack) -> float:
+    """Seconds lost while the rate grows with the size: ramp * sqrt(megabytes on the wire)."""
+    return stack.ramp_s * math.sqrt(gathered_bytes * (1 - 1 / ways) / 1e6) if stack.ramp_s else 0.0
+
+
+def _combined_s(hops_crossed: float, bytes_s: float, chip: Chip, stack: Stack) -> float:
     latency_s = _hop_s(chip, stack) * hops_crossed
     return latency_s + bytes_s if stack.latency == "sum" else max(latency_s, bytes_s)
 

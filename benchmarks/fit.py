@@ -1,0 +1,301 @@
+"""Constants of the measured stacks, fitted to the copied measurements alone, and how well they generalise.
+
+Soft-L1 loss on log(predicted / measured) with a weak pull to a plausible value of each constant. Scores: in sample,
+half (families in two halves, each predicted from the other), and leave one family out. Run with `--write` to put the
+constants into cost_models/measured.toml.
+"""
+
+import argparse
+import math
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from measurements import DEFAULT_FILE, Case, load_rows, read
+from scipy.optimize import least_squares
+
+from cost_models.stacks import Stack, stack
+
+PULL = 0.02
+"""Weight of one constant's distance from its plausible value, in units of that value, beside one case's log ratio."""
+
+SOFT = 0.15
+"""Log ratio at which the loss turns from squared to linear."""
+
+TOML = Path(__file__).resolve().parents[1] / "cost_models" / "measured.toml"
+
+EFFICIENCIES = {"mxu_efficiency", "hbm_efficiency", "ici_efficiency", "attention_efficiency", "network_efficiency"}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is fitted for a stack: plausible values of its constants, and which cases belong to one family."""
+
+    stack_name: str
+    plausible: dict[str, float]
+    family: Callable[[Case], str] = lambda case: case.family
+
+
+def _collective_family(case: Case) -> str:
+    operation, ways = case.label.split(",")[0].split(" over ")
+    return f"{operation}-{ways}"
+
+
+def _context_family(case: Case) -> str:
+    """The batch of a jax-llm-examples case: the table has one model and two strategies."""
+    return case.id.split("-")[3]
+
+
+def _model_family(case: Case) -> str:
+    """Model, chip and engine of a case."""
+    return case.family
+
+
+CUSTOM_ALL_REDUCE = {"ici_efficiency": 0.65, "hop_s": 0.2e-6, "collective_launch_s": 3e-6}
+
+FITS = (
+    Fit(
+        "v4-looped-einsum",
+        {
+            "mxu_efficiency": 0.9,
+            "hbm_efficiency": 0.8,
+            "ici_efficiency": 0.9,
+            "attention_efficiency": 0.5,
+            "hop_s": 5e-6,
+            "partial_overlap_tokens": 80,
+            "elementwise_passes": 8,
+        },
+    ),
+    Fit(
+        "v5e-jax-llm-examples",
+        {
+            "mxu_efficiency": 0.95,
+            "hbm_efficiency": 0.95,
+            "ici_efficiency": 0.6,
+            "hop_s": 0.6e-6,
+            "hidden_fraction": 0.3,
+            "step_s": 1e-4,
+        },
+        _context_family,
+    ),
+    Fit(
+        "v6e-sglang-jax",
+        {
+            "mxu_efficiency": 0.9,
+            "hbm_efficiency": 0.9,
+            "ici_efficiency": 0.7,
+            "attention_efficiency": 0.25,
+            "layer_s": 6e-5,
+            "step_s": 5e-4,
+            "elementwise_passes": 2,
+            "sequence_layer_s": 7e-7,
+            "cached_token_layer_s": 8e-10,
+        },
+    ),
+    Fit(
+        "fastertransformer-tensorrt-llm",
+        {
+            "mxu_efficiency": 0.85,
+            "hbm_efficiency": 0.9,
+            "ici_efficiency": 0.4,
+            "network_efficiency": 0.7,
+            "attention_efficiency": 0.3,
+            "hop_s": 5e-6,
+            "network_call_s": 2e-5,
+            "layer_s": 1e-4,
+            "kv_group_reads": 0.4,
+        },
+    ),
+    Fit(
+        "hopper-engines",
+        {
+            "mxu_efficiency": 0.85,
+            "hbm_efficiency": 0.85,
+            "ici_efficiency": 0.65,
+            "attention_efficiency": 0.7,
+            "hop_s": 1e-6,
+            "layer_s": 4.5e-5,
+        },
+        _model_family,
+    ),
+    Fit(
+        "hopper-nccl",
+        {
+            "ici_efficiency": 0.75,
+            "hop_s": 0.75e-6,
+            "collective_launch_s": 4.7e-6,
+            "ramp_s": 4e-6,
+            "all_reduce_rate": 1.2,
+            "pair_rate": 0.8,
+        },
+        _collective_family,
+    ),
+    Fit("hopper-tensorrt-llm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
+    Fit("hopper-vllm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
+    Fit(
+        "hopper-jax-collectives",
+        {"ici_efficiency": 0.8, "collective_launch_s": 1.3e-4},
+        lambda case: case.id,
+    ),
+    Fit(
+        "tpu-collectives",
+        {"ici_efficiency": 0.95, "collective_launch_s": 1.3e-5},
+        lambda case: case.id,
+    ),
+)
+
+
+def fitted(base: Stack, plausible: dict[str, float], cases: Sequence[Case]) -> Stack:
+    """`base` with the constants that fit `cases` best."""
+    names = list(plausible)
+    values = np.array([plausible[name] for name in names])
+    upper = [1 / plausible[name] if name in EFFICIENCIES else 10.0 for name in names]
+    measured = np.array([math.log(case.measured_s) for case in cases])
+
+    def residuals(scale: np.ndarray) -> np.ndarray:
+        trial = replace(base, **dict(zip(names, (scale * values).tolist(), strict=True)))
+        logs = np.array([math.log(case.seconds(trial)) for case in cases])
+        return np.concatenate([logs - measured, PULL * len(cases) ** 0.5 * (scale - 1)])
+
+    start = np.minimum(np.ones(len(names)), np.array(upper) * 0.999)
+    found = least_squares(residuals, start, bounds=(0.02, upper), loss="soft_l1", f_scale=SOFT, max_nfev=40, xtol=1e-5)
+    return replace(base, **dict(zip(names, (found.x * values).tolist(), strict=True)))
+
+
+def errors(case: Case, on: Stack) -> float:
+    """Predicted over measured, less one."""
+    return case.seconds(on) / case.measured_s - 1
+
+
+def held_out(fit: Fit, cases: Sequence[Case], folds: Iterable[set[str]]) -> dict[str, float]:
+    """The error of every case, predicted from constants fitted without its fold of families."""
+    base = stack(fit.stack_name)
+    found: dict[str, float] = {}
+    for fold in folds:
+        inside = [case for case in cases if fit.family(case) not in fold]
+        outside = [case for case in cases if fit.family(case) in fold]
+        trial = fitted(base, fit.plausible, inside)
+        found |= {case.id: errors(case, trial) for case in outside}
+    return found
+
+
+def halves(fit: Fit, cases: Sequence[Case]) -> list[set[str]]:
+    """The families in two halves of about as many cases, the largest dealt first."""
+    sizes: dict[str, int] = {}
+    for case in cases:
+        sizes[fit.family(case)] = sizes.get(fit.family(case), 0) + 1
+    dealt: list[set[str]] = [set(), set()]
+    counts = [0, 0]
+    for name in sorted(sizes, key=lambda each: (-sizes[each], each)):
+        place = counts.index(min(counts))
+        dealt[place].add(name)
+        counts[place] += sizes[name]
+    return dealt
+
+
+def score_text(found: dict[str, float], cases: Sequence[Case]) -> str:
+    """n, MAPE and signed median of `cases`, in percent."""
+    mine = [found[case.id] for case in cases if case.id in found]
+    if not mine:
+        return "-"
+    mape = statistics.mean(map(abs, mine))
+    return f"{len(mine):>4} {mape:>7.1%} {statistics.median(mine):>+7.1%}"
+
+
+def fitting_cases(fit: Fit, cases: Sequence[Case]) -> list[Case]:
+    """The cases of the stack's own source with known batch and chips; tier C serves for order alone."""
+    lent = {"pytorch-xla", "vllm-tpu", "jetstream", "vllm-gpu"}
+    mine = [case for case in cases if case.stack_name == fit.stack_name and case.group not in lent]
+    return [case for case in mine if "; ? x" not in case.label and case.tier != "C"]
+
+
+def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """The cases by group and phase; collectives by size."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        size = "" if case.bytes_moved is None else (" >= 1 MB" if case.bytes_moved >= 1e6 else " small")
+        found.setdefault(f"{case.group} {case.phase}{size}", []).append(case)
+    return found
+
+
+def choices_text(found: dict[str, float], cases: Sequence[Case]) -> str:
+    """How often the predicted best of a rank set is the best measured, or within 5 %, and the mean regret."""
+    sets: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.rank_set:
+            sets.setdefault(case.rank_set, []).append(case)
+    regrets = []
+    for members in (each for each in sets.values() if len(each) > 1):
+        chosen = min(members, key=lambda case: case.measured_s * (1 + found[case.id]))
+        regrets.append(chosen.measured_s / min(case.measured_s for case in members) - 1)
+    if not regrets:
+        return ""
+    best, close = (sum(regret <= limit for regret in regrets) / len(regrets) for limit in (0, 0.05))
+    text = f"{len(regrets)} sets, best {best:.0%}, within 5 % {close:.0%}, mean regret {statistics.mean(regrets):.1%}"
+    return f"  rank sets, every row from constants fitted without its family: {text}"
+
+
+def report(fit: Fit, cases: Sequence[Case]) -> Stack:
+    """Prints constants and scores of one stack and returns it; the constants come from the cases not pathological."""
+    everything = fitting_cases(fit, cases)
+    sane = [case for case in everything if not case.pathological]
+    base = stack(fit.stack_name)
+    best = fitted(base, fit.plausible, sane)
+    print(f"\n{fit.stack_name}: {len(everything)} cases, {len(sane)} of them not pathological")
+    for name in fit.plausible:
+        print(f"    {name:<24}{getattr(best, name):>12.4g}")
+    families = sorted({fit.family(case) for case in everything})
+    tables = {
+        "in sample": {case.id: errors(case, best) for case in everything},
+        "half": held_out(fit, sane, halves(fit, sane)),
+        "lofo": held_out(fit, sane, [{name} for name in families]),
+        "lofo, all rows": held_out(fit, everything, [{name} for name in families]),
+    }
+    for label, chosen in subsets(everything).items():
+        kept = [case for case in chosen if not case.pathological]
+        print(f"  {label}:  n, MAPE, signed median")
+        for title, found in tables.items():
+            print(f"    {title:<16}{score_text(found, chosen if title == 'lofo, all rows' else kept)}")
+    if choices := choices_text(tables["lofo, all rows"], everything):
+        print(choices)
+    return best
+
+
+def write(stacks: Sequence[tuple[Fit, Stack]]) -> None:
+    """Puts the constants into measured.toml, to four digits; their sources stay."""
+    text = TOML.read_text(encoding="utf-8")
+    for fit, best in stacks:
+        head, table, tail = _table(text, fit.stack_name)
+        for name in fit.plausible:
+            value = float(f"{getattr(best, name):.4g}")
+            table = re.sub(rf"(?m)^({name} = {{ value = )[^,]+,", rf"\g<1>{value!r},", table)
+        text = head + table + tail
+    TOML.write_text(text, encoding="utf-8")
+
+
+def _table(text: str, name: str) -> tuple[str, str, str]:
+    """What stands before, in and after the table called `name`."""
+    start = text.index(f"[{name}]")
+    end = text.find("\n[", start)
+    end = len(text) if end < 0 else end
+    return text[:start], text[start:end], text[end:]
+
+
+def main() -> None:
+    """Fit, print, and write when told to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stack", action="append", help="fit only this stack; may be given more than once")
+    parser.add_argument("--write", action="store_true", help="put the constants into cost_models/measured.toml")
+    asked = parser.parse_args()
+    cases, _ = read(load_rows(DEFAULT_FILE))
+    chosen = [fit for fit in FITS if not asked.stack or fit.stack_name in asked.stack]
+    done = [(fit, report(fit, cases)) for fit in chosen]
+    if asked.write:
+        write(done)
+
+
+if __name__ == "__main__":
+    main()

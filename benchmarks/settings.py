@@ -1,0 +1,196 @@
+"""What a case ran: its chips, model, dtypes, and the layouts that its strategy allows."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cost_models.chips import Chip, chip, parse_shape
+from cost_models.stacks import Stack
+from cost_models.step import fastest_step, roofline_s, step
+from cost_models.torus import Links, Slice, TorusAxis, split_axis
+from cost_models.transformer import (
+    KvSharding,
+    Layout,
+    Numerics,
+    Transformer,
+    Work,
+    generate,
+    kv_bytes_per_chip,
+    weight_bytes_per_chip,
+    weight_gathered,
+    weight_stationary_2d,
+)
+
+NODE_GPUS = 8
+INFINIBAND_BYTES_PER_S = 25e9
+"""One GPU's share of the eight 200 Gb/s ports that multi-node FastTransformer cases name."""
+
+DTYPES = {"fp16": "bf16", "bf16": "bf16", "int8": "int8", "fp8": "fp8", "fp8_block": "fp8", "nvfp4": "fp4"}
+CHIPS = {
+    "tpu_v4": "v4",
+    "tpu_v5e": "v5e",
+    "tpu_v5p": "v5p",
+    "tpu_v6e": "v6e",
+    "tpu_v7x": "7x",
+    "a100_sxm_80gb": "a100",
+    "h100_sxm": "h100",
+    "h200_sxm": "h200",
+    "b200_sxm": "b200",
+}
+
+
+class Skipped(Exception):
+    """A case that the model does not express; the message is the reason."""
+
+
+def catalogue_chip(row: Mapping[str, Any]) -> Chip:
+    """The chip of a case; steps on TPU 7x, whose devices are half chips, are not priced."""
+    name = row["hardware"]["chip"]
+    if name not in CHIPS or (name == "tpu_v7x" and row["phase"] != "collective"):
+        raise Skipped(f"chip {name} is not priced here")
+    return chip(CHIPS[name])
+
+
+def read_model(row: Mapping[str, Any]) -> Transformer:
+    model = row["model"]
+    if model is None:
+        raise Skipped("no model given")
+    if model.get("moe"):
+        raise Skipped("mixture of experts: not in the step model")
+    if model.get("attention") == "MLA":
+        raise Skipped("multi-head latent attention: not in the step model")
+    needed = ("n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head")
+    if any(model.get(key) is None for key in needed):
+        raise Skipped("model dimensions incomplete")
+    return Transformer(
+        layers=model["n_layers"],
+        d_model=model["d_model"],
+        d_ff=model["d_ff"],
+        q_heads=model.get("n_heads_padded_to") or model["n_heads"],
+        kv_heads=_padded_kv_heads(model),
+        head_dim=model["d_head"],
+        vocab=0 if row["family"] == "esti-f8" else model["vocab"],
+        gated=model["ffn_act"] in ("swiglu", "geglu"),
+        parallel_block=bool(model["parallel_block"]),
+    )
+
+
+def _padded_kv_heads(model: Mapping[str, Any]) -> int:
+    """KV heads as stored; a multihead model pads them with its query heads."""
+    if model["n_kv_heads"] == model["n_heads"]:
+        return int(model.get("n_heads_padded_to") or model["n_kv_heads"])
+    return int(model["n_kv_heads"])
+
+
+def _numerics(row: Mapping[str, Any], on: Chip) -> Numerics:
+    """Dtypes as stated; activations and KV cache that the source leaves out count as bf16.
+
+    A GPU engine multiplies fp8 weights in fp8; int8 weights on a TPU are converted to bf16 first.
+    """
+    stated = row["dtype"]
+    weights = _dtype(stated["weights"])
+    narrow = on.switched and weights in ("fp8", "fp4") and "fp8" in on.peak_flops_per_s
+    return Numerics(weights, "bf16", _dtype(stated.get("kv_cache")), "fp8" if narrow else "bf16")
+
+
+def _dtype(name: str | None) -> str:
+    """The catalogue's name of a dtype; one that is not stated is taken as bf16."""
+    if name is None or name.startswith(("unspecified", "bf16")):
+        return "bf16"
+    if name not in DTYPES:
+        raise Skipped(f"dtype {name} unknown")
+    return DTYPES[name]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Model, dtypes and chips of a case, with the layouts that its strategy allows for a given work."""
+
+    model: Transformer
+    numerics: Numerics
+    chip: Chip
+    layouts: Callable[[Work], list[Layout]]
+    replicas: int = 1
+
+    def seconds(self, work: Work, stack: Stack) -> float:
+        """Seconds of a step of one replica under its fastest layout."""
+        layouts = self.layouts(work)
+        if len(layouts) == 1:
+            return step(self.model, work, layouts[0], self.numerics, self.chip, stack).total_s
+        return fastest_step(self.model, work, layouts, self.numerics, self.chip, stack).total_s
+
+    def bare_s(self, work: Work) -> float:
+        """The bare roofline of that step."""
+        return roofline_s(self.model, work, self.layouts(work)[0], self.numerics, self.chip)
+
+    def hbm_share(self, work: Work) -> float:
+        """Bytes of one chip over its HBM, the context of `work` cached as the next generate step will read it."""
+        cached = generate(work.sequences, work.context_tokens)
+        layout = self.layouts(cached)[0]
+        weights = weight_bytes_per_chip(self.model, layout, self.numerics)
+        return (weights + kv_bytes_per_chip(self.model, cached, layout, self.numerics)) / self.chip.hbm_bytes
+
+
+def read_setting(row: Mapping[str, Any], model: Transformer, shape: tuple[int, ...] | None = None) -> Setting:
+    on = catalogue_chip(row)
+    numerics = _numerics(row, on)
+    strategy = row["strategy"] or {}
+    if row["group"] == "esti":
+        return _esti_setting(row, model, numerics, on, shape)
+    if strategy.get("ep") or strategy.get("moe_ep"):
+        raise Skipped("expert parallelism: not in the step model")
+    if "tp" not in strategy:
+        raise Skipped("strategy not given")
+    replicas = strategy.get("dp", 1) * strategy.get("attention_dp", 1)
+    layout = _switched_layout(strategy) if on.switched else _torus_layout(row, on, strategy["tp"], replicas)
+    return Setting(model, numerics, on, lambda work: [layout], replicas)
+
+
+def _switched_layout(strategy: Mapping[str, Any]) -> Layout:
+    """Tensor parallelism in and across nodes, pipeline stages."""
+    ways = strategy["tp"]
+    nodes = max(1, ways // NODE_GPUS)
+    hidden = (TorusAxis("x", ways // nodes, False),) if ways > 1 else ()
+    return Layout(hidden, nodes=nodes, network_bytes_per_s=INFINIBAND_BYTES_PER_S, stages=strategy.get("pp", 1))
+
+
+def _torus_layout(row: Mapping[str, Any], on: Chip, ways: int, replicas: int) -> Layout:
+    """1D tensor parallelism over a whole slice, or over the contiguous part that one of its replicas has."""
+    shape = parse_shape(str(row["hardware"].get("topology"))) or (1,) * on.torus_dims
+    axes: tuple[Links, ...] = Slice(on, shape).axes
+    if math.prod(shape) != ways * replicas:
+        raise Skipped(f"{ways} ways and {replicas} replicas do not make up {math.prod(shape)} chips")
+    if replicas > 1:
+        last = Slice(on, shape).axes[-1]
+        axes = (*axes[:-1], split_axis(last, (replicas, last.size // replicas))[1])
+    return Layout(hidden=axes)
+
+
+def _esti_setting(
+    row: Mapping[str, Any], model: Transformer, numerics: Numerics, on: Chip, shape: tuple[int, ...] | None
+) -> Setting:
+    """Layouts of arXiv:2211.05102: as stated, else 2D weight-stationary, or in prefill also weight-gathered."""
+    strategy = row["strategy"] or {}
+    sides = shape or parse_shape(str(row["hardware"].get("topology")))
+    assert sides is not None
+    axes = Slice(on, sides).axes
+    ffn = strategy.get("ffn") or ""
+    stated: KvSharding | None = {"batch": "batch", "head": "heads"}.get(strategy.get("attention") or "")  # type: ignore[assignment]
+
+    def layouts(work: Work) -> list[Layout]:
+        multiquery = model.kv_heads == 1
+        kv: KvSharding = stated or ("batch" if work.phase == "generate" and multiquery else "heads")
+        if ffn == "WS 1D":
+            return [Layout(hidden=axes, kv=kv)]
+        stationary = list(weight_stationary_2d(axes, kv))
+        if work.phase == "generate":
+            return stationary
+        if ffn == "WG XYZ":
+            return [Layout(gathered=axes)]
+        gathered = list(weight_gathered(axes, work.sequences))
+        if ffn.startswith("WG") and gathered:
+            return gathered
+        return stationary if ffn else [*stationary, *gathered]
+
+    return Setting(model, numerics, on, layouts)

@@ -1,0 +1,73 @@
+"""The accuracy report on a file of three cases: one priced, one about memory, one that cannot be read."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+TOY = """
+- &case
+  id: toy-generate
+  group: esti
+  family: toy
+  model: {name: toy, n_layers: 8, d_model: 18432, d_ff: 73728, ffn_act: swiglu, n_heads: 64, n_kv_heads: 1,
+          d_head: 256, vocab: 256128, parallel_block: true}
+  hardware: {chip: tpu_v4, n_chips: 64, topology: 4x4x4}
+  dtype: {weights: int8, activations: bf16, kv_cache: bf16}
+  phase: generate
+  strategy: {ffn: WS 2D, attention: batch}
+  batch: 64
+  input_len: null
+  context_len: 2048
+  output_len: 64
+  measured: [{metric: latency_per_step, value: 2.0, unit: ms}]
+  tier: A
+- <<: *case
+  id: toy-memory
+  group: fastertransformer
+  hardware: {chip: a100_sxm_80gb, n_chips: 1}
+  phase: memory
+  strategy: {tp: 1}
+  input_len: 128
+  output_len: 8
+  measured: [{metric: fits, value: true, unit: bool}]
+- <<: *case
+  id: toy-moe
+  model: {name: toy, moe: {n_experts: 8}}
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.yaml"
+    path.write_text(TOY, encoding="utf-8")
+    return path
+
+
+def report(*arguments: str | Path) -> str:
+    command = [sys.executable, ROOT / "benchmarks" / "accuracy.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_file_of_three_cases_is_scored_and_nothing_is_dropped_in_silence(toy: Path) -> None:
+    found = json.loads(report(toy, "--format", "json"))
+    assert [row["label"] for row in found["groups"]] == ["esti, generate, tier A"]
+    case = found["cases"]["toy-generate"]
+    assert case["measured_s"] == pytest.approx(2e-3)
+    assert case["roofline_s"] < case["predicted_s"] == pytest.approx(2e-3, rel=0.5)
+    assert (found["fits"]["ran"], found["fits"]["ran_right"]) == (2, 2)
+    assert found["skipped"] == {"mixture of experts: not in the step model": ["toy-moe"]}
+
+
+def test_the_text_names_what_is_skipped(toy: Path) -> None:
+    text = report(toy)
+    assert "esti, generate, tier A" in text
+    assert "fits / does not fit: 2 of 2 right; 2 of 2 that ran, 0 of 0 that did not" in text
+    assert "skipped: 1" in text
+    assert "toy-moe" in text
