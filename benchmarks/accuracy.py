@@ -76,9 +76,9 @@ class Fits:
     wrong: tuple[str, ...]
 
 
-def score(cases: Iterable[Case]) -> list[Scored]:
-    """Every case priced by the constants of its stack."""
-    return [Scored(case, case.seconds(stack(case.stack_name))) for case in cases]
+def score(cases: Iterable[Case], name: str | None = None) -> list[Scored]:
+    """Every case priced by the constants of its stack, or by those of the stack called `name`."""
+    return [Scored(case, case.seconds(stack(name or case.stack_name))) for case in cases]
 
 
 def summaries(scored: Sequence[Scored]) -> list[Summary]:
@@ -217,11 +217,12 @@ def main() -> None:
         "file", nargs="?", type=Path, default=DEFAULT_FILE, help="cases in the form of measurements.yaml"
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--stack", help="price every case by this stack, such as book, instead of its own")
     asked = parser.parse_args()
     rows = load_rows(asked.file)
     cases, skipped = read(rows)
     memory, uncounted = read_memory(rows)
-    scored = score(cases)
+    scored = score(cases, asked.stack)
     table, chosen, fitting = summaries(scored), choices(scored), fits(cases, memory)
     if asked.format == "json":
         found = {
