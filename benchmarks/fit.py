@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from measurements import DEFAULT_FILE, Case, load_rows, read
+from case import Case
+from measurements import DEFAULT_FILE, load_rows, read
 from scipy.optimize import least_squares
 
 from cost_models.stacks import Stack, stack
