@@ -8,6 +8,7 @@ Prices of an option
     prefill_ns      one prompt of the planned bucket, all layers
     generate_ns     one step of the batch, all layers
     hbm             64 KiB units per chip, rounded up (capacity is rounded down)
+    change          what differs from an earlier plan (`near.py`); absent, and then 0, where there is none
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ NS = 1_000_000_000
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-GoalName = Literal["cost", "throughput", "latency", "hbm", "ttft", "tpot"]
+GoalName = Literal["cost", "throughput", "latency", "hbm", "ttft", "tpot", "change"]
 LimitName = Literal["hbm", "ttft", "tpot"]
 
 
@@ -39,6 +40,15 @@ class Block:
     generate_ns: Ints
     hbm: Ints
     legal: Bools
+    change: Ints | None = None
+
+    def changes(self, batch_index: int) -> Ints:
+        """The change of every option at a batch."""
+        return np.zeros_like(self.prefill_ns) if self.change is None else self.change[:, batch_index]
+
+    def change_of(self, row: int, batch_index: int) -> int:
+        """The change of one option at a batch."""
+        return 0 if self.change is None else int(self.change[row, batch_index])
 
 
 @dataclass(frozen=True)
@@ -72,16 +82,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A linear quantity of a candidate: `scale * (prefill * T_prefill + generate * T_generate + hbm * HBM)`."""
+    """A linear quantity of a candidate, `scale` times a weighted sum of the four prices of its options."""
 
     prefill: int
     generate: int
     hbm: int = 0
     scale: int = 1
+    change: int = 0
 
-    def of(self, prefill_ns: int, generate_ns: int, hbm: int) -> int:
+    def of(self, prefill_ns: int, generate_ns: int, hbm: int, change: int = 0) -> int:
         """The quantity, exactly, without the scale."""
-        return self.prefill * prefill_ns + self.generate * generate_ns + self.hbm * hbm
+        return self.prefill * prefill_ns + self.generate * generate_ns + self.hbm * hbm + self.change * change
 
 
 @dataclass(frozen=True)
@@ -97,6 +108,8 @@ class Problem:
     output_tokens: int
     goal: GoalName
     limits: Limits
+    ceilings: tuple[tuple[GoalName, int], ...] = ()
+    """Goals that a solution must reach besides, each with the most it may be, as `goal_weights` scales it."""
 
     @property
     def batch_multiple(self) -> int:
@@ -126,11 +139,20 @@ class Problem:
                 return Weights(batch, self.output_tokens)
             case "hbm":
                 return Weights(0, 0, 1)
+            case "change":
+                return Weights(0, 0, change=1)
 
     def limit_rows(self, chips: int, batch: int) -> list[tuple[Weights, int]]:
-        """Each limit as a quantity and its bound."""
-        rows = []
-        for name, bound in self.limits.named().items():
-            bound = bound * self.output_tokens if name == "tpot" else bound
-            rows.append((self.goal_weights(name, chips, batch), bound))
+        """Each limit and ceiling as a quantity and its bound."""
+        rows = list(self.named_rows(chips, batch).values())
+        for goal, most in self.ceilings:
+            weights = self.goal_weights(goal, chips, batch)
+            rows.append((weights, most // weights.scale))
         return rows
+
+    def named_rows(self, chips: int, batch: int) -> dict[LimitName, tuple[Weights, int]]:
+        """Each limit as a quantity and its bound, by its name."""
+        return {
+            name: (self.goal_weights(name, chips, batch), bound * self.output_tokens if name == "tpot" else bound)
+            for name, bound in self.limits.named().items()
+        }

@@ -1,7 +1,8 @@
 """One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import le
 
 import numpy as np
 
@@ -20,11 +21,12 @@ class Choice:
     prefill_ns: int
     generate_ns: int
     hbm: int
+    change: int = 0
 
     @property
-    def cost(self) -> tuple[int, int, int]:
-        """The three prices; an option that is no better in any of them is dominated."""
-        return self.prefill_ns, self.generate_ns, self.hbm
+    def cost(self) -> tuple[int, int, int, int]:
+        """The four prices; an option that is no better in any of them is dominated."""
+        return self.prefill_ns, self.generate_ns, self.hbm, self.change
 
 
 Forbid = Callable[["Candidate", Choice], bool]
@@ -60,6 +62,8 @@ class Candidate:
             + weights.generate * block.generate_ns[:, at]
             + weights.hbm * block.hbm[:, at]
         )
+        if weights.change:
+            total = total + weights.change * block.changes(at)
         return np.where(block.legal[:, at], total, NEVER)
 
     def minima(self, weights: Weights) -> list[Ints]:
@@ -91,15 +95,21 @@ class Candidate:
         rows = self.limit_rows()
         if at_most is not None:
             rows.append((self.weights(), at_most))
-        alive = self.residual_bounds() < NEVER
         kept: list[Choice] = []
-        for number, block in enumerate(self.table.blocks):
-            fits = block.legal[:, self.batch_index] & alive[block.residual]
-            for weights, bound in rows:
-                fits &= self.least_with(number, weights) <= bound
-            choices = (self.choice(number, int(row)) for row in np.flatnonzero(fits))
-            kept.extend(undominated(choices, lambda choice: forbidden is not None and forbidden(self, choice)))
+        for number in range(len(self.table.blocks)):
+            ranked = dominators(
+                self.fitting(number, rows), lambda choice: forbidden is not None and forbidden(self, choice)
+            )
+            kept.extend(choice for choice, dominator in ranked if dominator is None)
         return kept
+
+    def fitting(self, number: int, rows: Iterable[tuple[Weights, int]]) -> Iterator[Choice]:
+        """The legal options of a block with which every quantity can still be within its bound."""
+        block = self.table.blocks[number]
+        fits = block.legal[:, self.batch_index] & (self.residual_bounds() < NEVER)[block.residual]
+        for weights, bound in rows:
+            fits &= self.least_with(number, weights) <= bound
+        return (self.choice(number, int(row)) for row in np.flatnonzero(fits))
 
     def least_with(self, number: int, weights: Weights) -> Ints:
         """For each option of a block, the least total of a quantity over solutions that take it."""
@@ -119,6 +129,7 @@ class Candidate:
             int(block.prefill_ns[row]),
             int(block.generate_ns[row, self.batch_index]),
             int(block.hbm[row, self.batch_index]),
+            block.change_of(row, self.batch_index),
         )
 
 
@@ -130,16 +141,18 @@ def total(parts: list[Ints]) -> Ints:
     return summed
 
 
-def undominated(choices: Iterator[Choice], group: Callable[[Choice], bool]) -> list[Choice]:
-    """The choices of one block that no other of the same residual layout and group matches or beats in every price.
+def dominators(
+    choices: Iterable[Choice], group: Callable[[Choice], bool] = lambda _: False
+) -> Iterator[tuple[Choice, Choice | None]]:
+    """The choices of one block, each with one that dominates it, or None where there is none.
 
-    Of equal ones the first stays: swapping a dominated choice for its dominator keeps legality and raises nothing.
+    A dominator has the same residual layout and group, and matches or beats the choice in every price. Of equal ones
+    the first stays: swapping a dominated choice for its dominator keeps legality and raises nothing.
     """
-    kept: list[Choice] = []
-    front: dict[tuple[int, bool], list[tuple[int, int, int]]] = {}
+    front: dict[tuple[int, bool], list[Choice]] = {}
     for choice in sorted(choices, key=lambda c: (c.residual, c.cost, c.index)):
-        others = front.setdefault((choice.residual, group(choice)), [])
-        if not any(all(a <= b for a, b in zip(other, choice.cost, strict=True)) for other in others):
-            others.append(choice.cost)
-            kept.append(choice)
-    return kept
+        others, cost = front.setdefault((choice.residual, group(choice)), []), choice.cost
+        found = next((other for other in others if all(map(le, other.cost, cost))), None)
+        if found is None:
+            others.append(choice)
+        yield choice, found
