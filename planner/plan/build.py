@@ -70,8 +70,8 @@ def rules_of(taken: Taken) -> Rules:
     return Rules(stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab))
 
 
-def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
-    """The plan of a solution."""
+def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+    """The plan of a solution; `near` says what it changes against an earlier one."""
     candidate = solution.taken.candidate
     machine = built.machines[candidate.mesh_index]
     chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, built.load)
@@ -91,7 +91,7 @@ def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
         padding=tuple(padding_of(chosen)),
         hbm=hbm_of(spec, chosen),
         service=service_of(spec, chosen, prefill.step_s, generate.step_s),
-        proof=proof_of(built, solution),
+        proof=proof_of(built, solution, near),
         accuracy=ACCURACY[machine.stack.name],
     )
 
@@ -269,15 +269,16 @@ def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) 
     )
 
 
-def proof_of(built: Built, solution: Solution) -> schema.Proof:
+def proof_of(built: Built, solution: Solution, near: schema.Near | None) -> schema.Proof:
     """What the solver proved."""
     return schema.Proof(
-        status="OPTIMAL",
+        status="OPTIMAL" if solution.value == solution.bound else "NEAR",
         objective=built.problem.goal,
         value=solution.value,
         bound=solution.bound,
         candidates=solution.candidates,
         solved=solution.solved,
+        near=near,
     )
 
 

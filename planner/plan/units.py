@@ -29,3 +29,8 @@ def bytes_text(size: float) -> str:
 def percent_text(fraction: float) -> str:
     """A share or a change: `24.5 %`."""
     return f"{digits(round(fraction * 100, 4))} %"
+
+
+def dearer_text(ratio: float) -> str:
+    """An objective against another: `3.39 % dearer`, or `0.4 % cheaper` below it."""
+    return f"{percent_text(abs(ratio - 1))} {'cheaper' if ratio < 1 else 'dearer'}"
