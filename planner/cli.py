@@ -94,18 +94,39 @@ def check(spec: Path, overrides: tuple[str, ...], resolved: bool, style: str) ->
 
 @main.command(
     cls=Examples,
-    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'",
+    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'\n"
+    "shardwright plan spec.yaml --near plan.yaml --within 2% -o plan.yaml",
 )
 @SPEC
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to this file.")
 @SET
+@click.option(
+    "--near",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PLAN",
+    help="Change as little as possible against an earlier plan: weights that move first.",
+)
+@click.option("--within", metavar="FRACTION", help="How far above the optimum --near may go.  [default: 1%]")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write why each candidate was not taken to this file, as JSON lines.",
+)
 @FORMAT
 @answers
-def plan(spec: Path, output: Path | None, overrides: tuple[str, ...], style: str) -> int:
+def plan(
+    spec: Path,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    near: Path | None,
+    within: str | None,
+    ledger: Path | None,
+    style: str,
+) -> int:
     """Solve SPEC, prove the plan optimal, and summarise it; exits 3 when no plan is feasible."""
-    from planner.commands import plan_command
+    from planner.commands import PlanRequest, plan_command
 
-    return plan_command(spec, output, overrides, style)
+    return plan_command(spec, overrides, style, PlanRequest(output, ledger, near, within))
 
 
 @main.command(cls=Examples, examples="shardwright show plan.yaml\nshardwright show plan.yaml --collectives")

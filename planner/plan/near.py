@@ -9,12 +9,15 @@ One integer holds all three, the first most significant (`change_price`), so the
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from fractions import Fraction as Ratio
+from pathlib import Path
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from cost_models.torus import mesh_coordinates
-from planner.errors import PlanFileError
+from planner.errors import CannotRun, PlanFileError
+from planner.plan.file import read_plan
 from planner.plan.machine import machine_of, rules_of
 from planner.plan.moves import BLOCKS, Boxes, Places, received_bytes
 from planner.plan.schema import Near, Plan
@@ -26,6 +29,7 @@ from planner.problem.problem import UNIT_BYTES, Block, Ints, MeshTable, Problem
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import Sizes
 from planner.problem.tables import names_of
+from planner.spec.base import Fraction
 
 SHAPE = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab", "tied")
 CHOICE_PRICE, PREFILL_PRICE = 4, 1
@@ -39,12 +43,25 @@ class Earlier:
 
     plan: Plan
     name: str
-    within: Fraction
+    within: Ratio
 
     @classmethod
-    def of(cls, plan: Plan, name: str, within: float) -> "Earlier":
+    def of(cls, plan: Plan, name: str, within: float = 0.01) -> "Earlier":
         """`within` as the decimal fraction that was written."""
-        return cls(plan, name, Fraction(repr(within)))
+        return cls(plan, name, Ratio(repr(within)))
+
+
+def read_earlier(path: Path, within: str | None) -> Earlier:
+    """The plan in a file, and a tolerance such as `1%` or `0.01`; raises PlanFileError and CannotRun."""
+    plan = read_plan(path)
+    if within is None:
+        return Earlier.of(plan, path.name)
+    try:
+        tolerance = TypeAdapter(Fraction).validate_python(within if within.strip() else "empty")
+    except ValidationError:
+        message = f'--within "{within}" is not a part of one from 0 to below 1; write 1% or 0.01'
+        raise CannotRun(message) from None
+    return Earlier.of(plan, path.name, tolerance)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def load_with_lines(path: Path, overrides: Sequence[str] = ()) -> tuple[Spec, Li
         entry = above.entries.get(last) if above else None
         if entry is None:
             return ""
-        return entry.key.source if entry.place.line is None else f"line {entry.place.line}"
+        return entry.place.source if entry.place.line is None else f"line {entry.place.line}"
 
     return spec, lines
 
