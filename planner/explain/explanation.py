@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from planner.explain.limits import Shadows
 from planner.plan.machine import machine_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
 from planner.problem.costs import Machine
@@ -26,11 +27,12 @@ class Subject:
     spec: Spec
     machine: Machine
     rules: Rules
+    shadows: Shadows = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> "Subject":
-        """The subject that a plan is."""
-        return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan))
+    def of(cls, plan: Plan, shadows: Shadows | None = None) -> "Subject":
+        """The subject that a plan is, with the shadows of its limits where they have been solved for."""
+        return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan), shadows or {})
 
     def phase(self, name: str) -> Prefill | Generate:
         """The phase called `name`."""
