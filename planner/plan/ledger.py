@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from planner.plan.units import bytes_text, digits, seconds_text
+from planner.plan.units import in_base_unit, limit_text
 from planner.problem.options import Option, Residual
-from planner.problem.problem import NS, UNIT_BYTES, LimitName, MeshTable
+from planner.problem.problem import LimitName, MeshTable
 from planner.solve.candidate import Candidate
 from planner.solve.ledger import Entry, Least, Ledger, OptionEntry
 
@@ -103,7 +103,7 @@ def mesh_text(table: MeshTable) -> str:
 
 def least_data(least: Least) -> dict[str, object]:
     """A limit, and the least that is needed: bytes or seconds."""
-    have, need = (each * UNIT_BYTES if least.limit == "hbm" else each / NS for each in (least.have, least.need))
+    have, need = (in_base_unit(least.limit, value) for value in (least.have, least.need))
     return {"limit": least.limit, "have": have, "need": need}
 
 
@@ -163,8 +163,5 @@ def limit_texts(ledger: Ledger) -> Iterator[str]:
             least.setdefault(each.limit, []).append(each)
     for limit, found in least.items():
         nearest = min(found, key=lambda each: each.need)
-        need, have = (
-            bytes_text(each * UNIT_BYTES) if limit == "hbm" else seconds_text(each / NS)
-            for each in (nearest.need, nearest.have)
-        )
-        yield f"{limit.upper()} rules out {digits(len(found))} alone; the nearest needs {need} of {have}"
+        need, have = (limit_text(limit, value) for value in (nearest.need, nearest.have))
+        yield f"{limit.upper()} rules out {len(found)} alone; the nearest needs {need} of {have}"
