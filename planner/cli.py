@@ -193,16 +193,27 @@ def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[s
     return diff_command(base, head, style, exit_code, overrides)
 
 
-@main.command(cls=Examples, examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention")
+@main.command(
+    cls=Examples,
+    examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention\n"
+    "shardwright explain plan.yaml --why-not generate.kv_cache=heads --why-not slice=2x4",
+)
 @PLAN
 @click.argument("address", required=False)
+@click.option(
+    "--why-not",
+    "questions",
+    multiple=True,
+    metavar="ADDRESS=VALUE",
+    help="Ask what another choice would cost, by the address of a pin. May be repeated; each is its own question.",
+)
 @FORMAT
 @answers
-def explain(plan: Path, address: str | None, style: str) -> int:
-    """Say what binds each phase of PLAN, or one ADDRESS of it, and what the runner-up would cost."""
+def explain(plan: Path, address: str | None, questions: tuple[str, ...], style: str) -> int:
+    """Say what binds each phase of PLAN, or one ADDRESS of it, what limits are worth, and why not otherwise."""
     from planner.commands import explain_command
 
-    return explain_command(plan, address, style)
+    return explain_command(plan, address, style, questions)
 
 
 @main.command(cls=Examples, examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --target cpu")

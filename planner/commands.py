@@ -12,6 +12,7 @@ from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, lo
 
 if TYPE_CHECKING:
     from planner.plan.make import Solved
+    from planner.plan.schema import Plan
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -148,13 +149,31 @@ def verify_command(path: Path, target: str | None, style: str) -> int:
     return DONE if audit.ok else NO
 
 
-def explain_command(path: Path, address: str | None, style: str) -> int:
-    """Why a plan, or one address of it, is as it is."""
-    from planner.explain import explain, explanations_to_json, explanations_to_text
+def explain_command(path: Path, address: str | None, style: str, questions: tuple[str, ...] = ()) -> int:
+    """Why a plan, or one address of it, is as it is; with questions, why it is not otherwise."""
+    from planner.explain import TOLD_WITH_LIMITS, explain, explanations_to_json, explanations_to_text, shadows_of
     from planner.plan.file import read_plan
 
-    found = explain(read_plan(path), address)
+    plan = read_plan(path)
+    if questions:
+        if address is not None:
+            raise CannotRun(f"--why-not asks about the whole plan; leave {address} out, or ask for it alone")
+        return why_not_command(plan, questions, style)
+    shadows = shadows_of(plan) if address in TOLD_WITH_LIMITS else {}
+    if shadows is None:
+        console.complain(f"{path}: not priced by today's catalogue, so its limits are not explained; plan it again")
+    found = explain(plan, address, shadows)
     print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
+    return DONE
+
+
+def why_not_command(plan: "Plan", questions: tuple[str, ...], style: str) -> int:
+    """What each other choice would cost, or why it cannot be had."""
+    from planner.explain import answers_to_json, answers_to_text, why_not
+
+    found = why_not(plan, questions)
+    text = answers_to_json(found) if style == "json" else answers_to_text(found, plan.proof.objective)
+    print(text, end="")
     return DONE
 
 

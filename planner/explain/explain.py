@@ -12,6 +12,8 @@ from planner.explain.service import explain_proof, explain_service
 from planner.plan.schema import Hbm, Plan
 from planner.spec.nearest import nearest, nearest_few
 
+TOLD_WITH_LIMITS = (None, "hbm", "service")
+"""The addresses whose explanation says what the limits are worth."""
 PHASES = ("prefill", "generate")
 
 

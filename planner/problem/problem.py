@@ -116,6 +116,11 @@ class Problem:
         """The least common multiple of the batches: it makes costs per request of different batches integers."""
         return lcm(*self.batches)
 
+    @property
+    def goal_multiple(self) -> int:
+        """What the goal of one request is multiplied by, in nanoseconds, so that it is an integer."""
+        return self.batch_multiple if self.goal in ("cost", "throughput") else 1
+
     def goal_weights(self, goal: GoalName, chips: int, batch: int) -> Weights:
         """What `goal` minimises, as an exact integer that compares between candidates.
 

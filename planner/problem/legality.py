@@ -1,0 +1,176 @@
+"""Why no layout is legal under pins, as far as it can be said: options with what is pinned, and what they break."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from cost_models.chips import chip
+from cost_models.torus import parse_slice
+from planner.problem.build import load_of, pieces_of, pinned_slices, stack_for
+from planner.problem.costs import Machine
+from planner.problem.meshes import meshes
+from planner.problem.options import (
+    ATTENTION_ROLES,
+    MLP_ROLES,
+    Option,
+    Residual,
+    Role,
+    attention_rules,
+    mlp_rules,
+    mode_tuples,
+    role_tuples,
+)
+from planner.problem.pins import BLOCK_FIELDS, PinValue, allowed_by
+from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.problem.sizes import sizes_of
+from planner.problem.tables import (
+    LANES,
+    Load,
+    axis_sizes,
+    divides,
+    legal_d_ff,
+    legal_d_model,
+    legal_heads,
+    names_of,
+    vocab_rules,
+)
+from planner.spec import Spec
+
+Tables = Callable[[Axes, Option], tuple[GenerateRules, PrefillRules]]
+ROLES: Mapping[str, tuple[Tables, tuple[Role, ...]]] = {
+    "attention": (attention_rules, ATTENTION_ROLES),
+    "mlp": (mlp_rules, MLP_ROLES),
+}
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One option with what is pinned: its residual layout, and the rules that it breaks, none for a legal one."""
+
+    residual: tuple[Residual, ...]
+    broken: tuple[str, ...]
+
+
+def why_no_layout(spec: Spec) -> list[str]:
+    """Sentences on why a spec whose pins leave no legal layout has none."""
+    machines = machines_of(spec)
+    load = load_of(spec, [machine.slice for machine in machines])
+    by_mesh = [
+        {block: list(options(block, machine, load, spec.pins)) for block in BLOCK_FIELDS} for machine in machines
+    ]
+    if missing := list(missing_axes(spec, machines)):
+        return missing
+    found = [sentence for block in BLOCK_FIELDS if (sentence := block_sentence(block, [m[block] for m in by_mesh]))]
+    return found or [disagreement(by_mesh)]
+
+
+def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
+    """Pins that name an axis which no mesh has."""
+    known = {name for machine in machines for axis in machine.mesh for name in (axis.name, axis.torus_axis)}
+    for address, value in spec.pins.items():
+        for axis in value if isinstance(value, tuple) else ():
+            if axis not in known:
+                yield (
+                    f"{address}: {axis} is not an axis of {spec.hardware.chip} {' or '.join(pinned_slices(spec))}; "
+                    + (f"its meshes have {', '.join(sorted(known))}")
+                )
+
+
+def machines_of(spec: Spec) -> list[Machine]:
+    """Every mesh of the slices that may be used."""
+    machine_chip, sizes = chip(spec.hardware.chip), sizes_of(spec)
+    slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
+    return [
+        Machine(machine_chip, stack_for(machine_chip), slice_, mesh, sizes)
+        for slice_ in slices
+        for mesh in meshes(slice_)
+    ]
+
+
+def options(block: str, machine: Machine, load: Load, pins: Mapping[str, PinValue]) -> Iterator[Tried]:
+    """The options of a block on one mesh that have what is pinned, legal or not."""
+    allowed = allowed_by(pins, pieces_of(machine.mesh))[block]
+    for residual, stored, rules in tables_of(block, machine):
+        if allowed(stored, rules):
+            yield Tried(residual, tuple(broken_rules(block, stored, rules, machine, load)))
+
+
+def tables_of(block: str, machine: Machine) -> Iterator[tuple[tuple[Residual, ...], GenerateRules, PrefillRules]]:
+    """Every option of a block on one mesh, as its residual layout and its tables."""
+    names, sizes = names_of(machine), axis_sizes(machine)
+    if block in ROLES:
+        tables, roles = ROLES[block]
+        for taken in role_tuples(sizes, roles):
+            for modes in mode_tuples(sizes, taken):
+                option = Option(taken, modes)
+                yield option.residual, *tables(names, option)
+        return
+    cutting = tuple(axis.name for axis in machine.mesh if axis.size > 1)
+    subsets = [axes for size in range(len(cutting) + 1) for axes in combinations(cutting, size)]
+    layouts = product(*(Residual if size > 1 else (Residual.WHOLE,) for size in sizes))
+    for layout, vocab in product(layouts, subsets):
+        yield layout, *vocab_rules(names, layout, vocab)
+
+
+def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes an option illegal, each rule in words."""
+    sizes, ways = machine.sizes, machine.ways
+    if block == "attention" and not legal_heads(stored, machine):
+        yield heads_text(stored, machine)
+    if not legal_d_model(stored, machine):
+        yield f"d_model {sizes.d_model} does not divide into {ways(stored.d_model)} parts{lanes_text(machine)}"
+    if block == "mlp" and not legal_d_ff(stored, machine):
+        yield f"d_ff {sizes.d_ff} is too small for {ways(stored.d_ff)} parts{lanes_text(machine)}"
+    if not divides(load.smallest, rules, machine):
+        cut = ways(rules.tokens + rules.d_model)
+        yield f"the shortest bucket of {load.smallest} tokens does not divide into {cut} parts"
+    if block == "attention" and all(batch % ways(stored.batch) for batch in load.batches):
+        batches = " or ".join(map(str, load.batches))
+        yield f"a batch of {batches} does not divide {ways(stored.batch)} ways (over {','.join(stored.batch)})"
+
+
+def heads_text(stored: GenerateRules, machine: Machine) -> str:
+    """Why heads cannot be cut as a table says."""
+    sizes, heads = machine.sizes, machine.sizes.heads(stored, machine.ways)
+    if heads.kv_padded >= 2 * sizes.kv_heads:
+        return (
+            f"{sizes.kv_heads} KV heads do not cut {heads.kv_ways} ways (over {','.join(stored.kv_heads)}): "
+            "half or more of the shards' heads would be padding"
+        )
+    return (
+        f"{heads.q_ways} chips cannot share a KV shard of {heads.kv_local} heads: "
+        f"query heads split over copies of one KV head only (cut {sizes.kv_heads} KV heads further)"
+    )
+
+
+def lanes_text(machine: Machine) -> str:
+    """On a TPU, that parts are whole lanes."""
+    return f" of whole lanes of {LANES}" if machine.chip.kind == "tpu" else ""
+
+
+def block_sentence(block: str, by_mesh: list[list[Tried]]) -> str | None:
+    """Why a block has no legal option on any mesh; None if it has one."""
+    tried = [each for options_ in by_mesh for each in options_]
+    if not tried:
+        return f"{block}: no way to cut it has what is pinned"
+    nearest = min(tried, key=lambda each: len(each.broken))
+    if not nearest.broken:
+        return None
+    return (
+        f"{block}: {len(tried)} options have what is pinned, and all are illegal; one is, because {nearest.broken[0]}"
+    )
+
+
+def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:
+    """Which blocks cannot agree on the residual stream, though each has a legal option on its own."""
+    legal = [
+        {block: {each.residual for each in found if not each.broken} for block, found in mesh.items()}
+        for mesh in by_mesh
+    ]
+    for first, second in combinations(BLOCK_FIELDS, 2):
+        if not any(mesh[first] & mesh[second] for mesh in legal):
+            return (
+                f"{first} and {second} have options with what is pinned, "
+                "but none that agree on how the residual stream is cut"
+            )
+    return "every block has options with what is pinned, but they do not all agree on how the residual stream is cut"
