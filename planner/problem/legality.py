@@ -70,10 +70,8 @@ def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
     for address, value in spec.pins.items():
         for axis in value if isinstance(value, tuple) else ():
             if axis not in known:
-                yield (
-                    f"{address}: {axis} is not an axis of {spec.hardware.chip} {' or '.join(pinned_slices(spec))}; "
-                    + (f"its meshes have {', '.join(sorted(known))}")
-                )
+                slices = f"{spec.hardware.chip} {' or '.join(pinned_slices(spec))}"
+                yield f"{address}: {axis} is not an axis of {slices}; its meshes have {', '.join(sorted(known))}"
 
 
 def machines_of(spec: Spec) -> list[Machine]:
@@ -156,9 +154,7 @@ def block_sentence(block: str, by_mesh: list[list[Tried]]) -> str | None:
     nearest = min(tried, key=lambda each: len(each.broken))
     if not nearest.broken:
         return None
-    return (
-        f"{block}: {len(tried)} options have what is pinned, and all are illegal; one is, because {nearest.broken[0]}"
-    )
+    return f"{block}: {len(tried)} options have what is pinned, and none is legal; the nearest: {nearest.broken[0]}"
 
 
 def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:

@@ -8,9 +8,10 @@ from planner.problem.tables import Allowed
 
 PinValue = int | str | Sequence[str]
 
+# `generate.batch` is not among them: as a pin it is the number of sequences, not the axes that cut them.
 BLOCK_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attention": {
-        "generate": ("d_model", "q_heads", "kv_heads", "batch"),
+        "generate": ("d_model", "q_heads", "kv_heads"),
         "prefill": ("tokens", "d_model", "q_heads", "kv_heads"),
     },
     "mlp": {"generate": ("d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
