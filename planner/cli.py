@@ -94,18 +94,39 @@ def check(spec: Path, overrides: tuple[str, ...], resolved: bool, style: str) ->
 
 @main.command(
     cls=Examples,
-    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'",
+    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'\n"
+    "shardwright plan spec.yaml --near plan.yaml --within 2% -o plan.yaml",
 )
 @SPEC
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to this file.")
 @SET
+@click.option(
+    "--near",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PLAN",
+    help="Change as little as possible against an earlier plan: weights that move first.",
+)
+@click.option("--within", metavar="FRACTION", help="How far above the optimum --near may go.  [default: 1%]")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write why each candidate was not taken to this file, as JSON lines.",
+)
 @FORMAT
 @answers
-def plan(spec: Path, output: Path | None, overrides: tuple[str, ...], style: str) -> int:
+def plan(
+    spec: Path,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    near: Path | None,
+    within: str | None,
+    ledger: Path | None,
+    style: str,
+) -> int:
     """Solve SPEC, prove the plan optimal, and summarise it; exits 3 when no plan is feasible."""
-    from planner.commands import plan_command
+    from planner.commands import PlanRequest, plan_command
 
-    return plan_command(spec, output, overrides, style)
+    return plan_command(spec, overrides, style, PlanRequest(output, ledger, near, within))
 
 
 @main.command(cls=Examples, examples="shardwright show plan.yaml\nshardwright show plan.yaml --collectives")
@@ -172,16 +193,27 @@ def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[s
     return diff_command(base, head, style, exit_code, overrides)
 
 
-@main.command(cls=Examples, examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention")
+@main.command(
+    cls=Examples,
+    examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention\n"
+    "shardwright explain plan.yaml --why-not generate.kv_cache=heads --why-not slice=2x4",
+)
 @PLAN
 @click.argument("address", required=False)
+@click.option(
+    "--why-not",
+    "questions",
+    multiple=True,
+    metavar="ADDRESS=VALUE",
+    help="Ask what another choice would cost, by the address of a pin. May be repeated; each is its own question.",
+)
 @FORMAT
 @answers
-def explain(plan: Path, address: str | None, style: str) -> int:
-    """Say what binds each phase of PLAN, or one ADDRESS of it, and what the runner-up would cost."""
+def explain(plan: Path, address: str | None, questions: tuple[str, ...], style: str) -> int:
+    """Say what binds each phase of PLAN, or one ADDRESS of it, what limits are worth, and why not otherwise."""
     from planner.commands import explain_command
 
-    return explain_command(plan, address, style)
+    return explain_command(plan, address, style, questions)
 
 
 @main.command(cls=Examples, examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --target cpu")

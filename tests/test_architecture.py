@@ -29,7 +29,11 @@ LAYERS = (
     ("planner.console", "planner.demo", "planner.commands"),
     ("planner.cli", "planner.__main__"),
 )
-PEERS_THAT_MAY = {("planner.verify", "planner.render"), ("planner.report", "planner.explain")}
+PEERS_THAT_MAY = {
+    ("planner.verify", "planner.render"),
+    ("planner.report", "planner.explain"),
+    ("planner.explain", "planner.diff"),
+}
 HOMES = {
     "ortools": {"planner.solve"},
     "jinja2": {"planner.render"},

@@ -1,7 +1,12 @@
 """What users of the service see, and the proof, with the formulas filled in."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.show import near_text
 from planner.plan.units import digits, seconds_text
+from planner.problem.problem import LimitName
+
+TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 
 
 def explain_service(subject: Subject) -> Explanation:
@@ -18,8 +23,9 @@ def explain_service(subject: Subject) -> Explanation:
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
         f"= {chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),
+        *shadow_sentences(subject.shadows, TIMES),
     )
-    return Explanation("service", sentences, dict(service))
+    return Explanation("service", sentences, {**dict(service), **shadow_numbers(subject.shadows, TIMES)})
 
 
 def limit_sentences(subject: Subject) -> list[str]:
@@ -41,6 +47,7 @@ def explain_proof(subject: Subject) -> Explanation:
         f"{proof.status} for {proof.objective}: the plan reaches {proof.value}, no other can be below {proof.bound}",
         f"{proof.candidates} candidates (mesh x batch): {proof.solved} solved, "
         f"{dismissed} dismissed because their lower bound is no better",
+        *([near_text(proof, proof.near)] if proof.near else []),
         f"what to expect: {subject.plan.accuracy}",
     )
     return Explanation("proof", sentences)

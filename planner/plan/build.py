@@ -1,16 +1,17 @@
 """Solution -> Plan: rule tables with names, predictions by address, memory by item, the proof."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
+from planner.plan import machine as read_back
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts
 from planner.problem.machine import Machine
-from planner.problem.options import attention_rules, mlp_rules
+from planner.problem.options import attention_rules, mlp_rules, vocab_rules
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
@@ -26,6 +27,7 @@ class Chosen:
     rules: Rules
     machine: Machine
     batch: int
+    prompts: int
     load: Load
 
     def generate_parts(self) -> Parts:
@@ -39,11 +41,11 @@ class Chosen:
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
-        (stored, rules), tokens = self.rules, self.load.prompt
+        (stored, rules), tokens, prompts = self.rules, self.load.prompt, self.prompts
         return {
-            **costs.prefill_attention_parts(stored, rules, tokens, self.machine),
-            **costs.prefill_mlp_parts(stored, rules, tokens, self.machine),
-            **costs.prefill_vocab_parts(rules, tokens, self.machine),
+            **costs.prefill_attention_parts(stored, rules, tokens, self.machine, prompts),
+            **costs.prefill_mlp_parts(stored, rules, tokens, self.machine, prompts),
+            **costs.prefill_vocab_parts(rules, tokens, self.machine, prompts),
         }
 
     def generate_collectives(self) -> list[planned.Collective]:
@@ -52,7 +54,13 @@ class Chosen:
 
     def prefill_collectives(self) -> list[planned.Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program)
+        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
+
+
+def chosen_of(plan: schema.Plan) -> Chosen:
+    """What a plan chose, to be priced again by the catalogue of today."""
+    rules, load = read_back.rules_of(plan), read_back.load_of(plan)
+    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load)
 
 
 def rules_of(taken: Taken) -> Rules:
@@ -62,16 +70,19 @@ def rules_of(taken: Taken) -> Rules:
     attention, mlp, vocab = (
         block.options[choice.index] for block, choice in zip(candidate.table.blocks, taken.choices, strict=True)
     )
-    stored, rules = attention_rules(names, attention)
-    stored_mlp, rules_mlp = mlp_rules(names, mlp)
-    return Rules(stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab))
+    (stored, rules), (stored_mlp, rules_mlp) = attention_rules(names, attention), mlp_rules(names, mlp)
+    stored_vocab, rules_vocab = vocab_rules(names, vocab)
+    return Rules(
+        stored._replace(d_ff=stored_mlp.d_ff, vocab=stored_vocab.vocab),
+        rules._replace(d_ff=rules_mlp.d_ff, vocab=rules_vocab.vocab),
+    )
 
 
-def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
-    """The plan of a solution."""
+def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+    """The plan of a solution; `near` says what it changes against an earlier one."""
     candidate = solution.taken.candidate
-    machine = built.machines[candidate.mesh_index]
-    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, built.load)
+    machine = candidate.table.source
+    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, candidate.table.prompts, built.load)
     prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
     ups = runner_ups(solution)
     prefill = prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
@@ -88,7 +99,7 @@ def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
         padding=tuple(padding_of(chosen)),
         hbm=hbm_of(spec, chosen),
         service=service_of(spec, chosen, prefill.step_s, generate.step_s),
-        proof=proof_of(built, solution),
+        proof=proof_of(built, solution, near),
         accuracy=accuracy_text(machine.chip.name, machine.stack),
     )
 
@@ -109,6 +120,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     return schema.Prefill(
         rules=schema.PrefillRules(**rules._asdict()),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules)),
+        prompts=chosen.prompts,
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
         step_s=costs.total_s(parts, chosen.machine),
@@ -210,7 +222,7 @@ def unit_bytes(dimension: str, chosen: Chosen) -> float:
     """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
     sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
     width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
-    slots = chosen.batch / ways(stored.batch)
+    slots = chosen.batch / ways(stored.rows + stored.batch)
     cached = sizes.layers * 2 * slots * chosen.load.max_context * sizes.kv_bytes
     match dimension:
         case "head_dim":
@@ -235,9 +247,9 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     )
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
     activations = (
-        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways)
-        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways)
-        + hbm.prefill_vocab_bytes(load.longest, sizes)
+        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+        + hbm.prefill_vocab_bytes(load.longest, sizes, chosen.prompts)
     )
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
@@ -256,27 +268,27 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
 
 
 def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
-    """Means that users see: a prompt waits for the step in progress, a token for its share of the other prefills."""
-    output, batch = spec.workload.output_tokens.mean, chosen.batch
-    served_s = batch * prefill_s + output * generate_s
-    tokens_per_s = batch * output / served_s
+    """Means that users see, by the formulas of `Problem.goal_weights`."""
+    output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
+    request_s = prefill_s / prompts + output * generate_s / batch
     return schema.Service(
-        ttft_s=prefill_s + generate_s,
-        tpot_s=served_s / output,
-        tokens_per_s=tokens_per_s,
-        chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips / tokens_per_s,
+        ttft_s=(prompts - 1) / 2 * request_s + generate_s + prefill_s,
+        tpot_s=batch * request_s / output,
+        tokens_per_s=output / request_s,
+        chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips * request_s / output,
     )
 
 
-def proof_of(built: Built, solution: Solution) -> schema.Proof:
+def proof_of(built: Built, solution: Solution, near: schema.Near | None) -> schema.Proof:
     """What the solver proved."""
     return schema.Proof(
-        status="OPTIMAL",
+        status="OPTIMAL" if solution.value == solution.bound else "NEAR",
         objective=built.problem.goal,
         value=solution.value,
         bound=solution.bound,
         candidates=solution.candidates,
         solved=solution.solved,
+        near=near,
     )
 
 
@@ -284,7 +296,7 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
     """The runner-up of a phase, with its step and its price against the plan."""
     if taken is None:
         return None
-    other = Chosen(rules_of(taken), chosen.machine, chosen.batch, chosen.load)
+    other = replace(chosen, rules=rules_of(taken))
     stored, rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":

@@ -6,8 +6,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan.schema import Generate, Hbm, Mesh, Plan, Prefill, RunnerUp, Service
-from planner.plan.units import bytes_text, percent_text, seconds_text
+from planner.plan.schema import Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
+from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
 
 RULE_MEANING = {
     "tokens": "prompt tokens",
@@ -93,9 +93,9 @@ def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str
     """The best plan whose table of this phase differs, and its price."""
     if runner_up is None:
         return "  runner-up: none; no other layout of this phase is legal here"
-    price = percent_text(runner_up.objective_ratio - 1)
+    price = dearer_text(runner_up.objective_ratio)
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
-    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} dearer in all"
+    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} in all"
 
 
 def memory_table(hbm: Hbm) -> Table:
@@ -129,10 +129,23 @@ def service_text(service: Service) -> str:
 def proof_text(plan: Plan) -> str:
     """The proof, in a sentence, and what to expect of the numbers."""
     proof = plan.proof
+    above = f", {percent_text(proof.above)} above the proven optimum" if proof.status == "NEAR" else ""
+    near = f"near: {near_text(proof, proof.near)}\n" if proof.near else ""
     return (
-        f"proof: {proof.status} for {proof.objective}; {proof.candidates} candidates (mesh x batch), "
-        f"{proof.solved} solved, the rest bounded away\naccuracy: {plan.accuracy}"
+        f"proof: {proof.status} for {proof.objective}{above}; {proof.candidates} candidates (mesh x batch), "
+        f"{proof.solved} solved, the rest bounded away\n{near}accuracy: {plan.accuracy}"
     )
+
+
+def near_text(proof: Proof, near: Near) -> str:
+    """What a plan near an earlier one keeps and moves, and what that costs."""
+    above = f"{percent_text(proof.above)} above the optimum" if proof.above else "the optimum"
+    within = f"the least change within {percent_text(near.within)}"
+    moved = f"up to {bytes_text(near.moved_bytes)} of weights move to a chip" if near.moved_bytes else "no weights move"
+    if not near.moved_bytes and not near.changed:
+        return f"kept the layout of {near.plan}: {above}, {moved}"
+    changed = f"; {', '.join(near.changed)} {'change' if len(near.changed) > 1 else 'changes'}" if near.changed else ""
+    return f"{within} of the layout of {near.plan}: {above}, {moved}{changed}"
 
 
 def plain_table(*columns: str, numeric: Iterable[int] = ()) -> Table:

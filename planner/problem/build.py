@@ -15,7 +15,7 @@ from planner.problem.pins import allowed_by
 from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
-from planner.problem.tables import Load, mesh_table
+from planner.problem.tables import Load, Pricer
 from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
@@ -23,7 +23,7 @@ SMALLEST_BUCKET = 16
 
 @dataclass(frozen=True)
 class Built:
-    """A problem and what it was priced from, in the order of the problem's meshes."""
+    """A problem, and the machines and lengths that it is priced from."""
 
     problem: Problem
     machines: tuple[Machine, ...]
@@ -42,10 +42,11 @@ def build(spec: Spec) -> Built:
         for slice_ in slices
         for mesh in meshes(slice_)
     )
-    tables = tuple(mesh_table(machine, load, allowed_by(spec.pins, pieces_of(machine.mesh))) for machine in machines)
-    problem = Problem(
-        tables, load.batches, spec.workload.output_tokens.mean, spec.objective, limits_of(spec, machine_chip)
-    )
+    rendered = spec.serving.strategies == "rendered"
+    pricers = (Pricer(each, load, allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines)
+    tables = tuple(table for pricer in pricers for table in pricer.tables())
+    output = spec.workload.output_tokens.mean
+    problem = Problem(tables, load.batches, load.prompts, output, spec.objective, limits_of(spec, machine_chip))
     return Built(problem, machines, load)
 
 
@@ -91,6 +92,16 @@ def batches_of(spec: Spec) -> tuple[int, ...]:
     return tuple(sorted({batch for batch in steps if batch <= most} | {most}))
 
 
+def prompts_of(spec: Spec) -> tuple[int, ...]:
+    """How many prompts a prefill may read together: powers of two up to the concurrency; rendered packages read one."""
+    pinned, most = spec.pins.get("prefill.prompts"), spec.workload.concurrency
+    if pinned is not None:
+        return (int(str(pinned)),)
+    if spec.serving.strategies == "rendered":
+        return (1,)
+    return tuple(2**power for power in range(most.bit_length()))
+
+
 def load_of(spec: Spec, slices: list[Slice]) -> Load:
     """Batches and lengths that options are priced for."""
     workload = spec.workload
@@ -98,6 +109,7 @@ def load_of(spec: Spec, slices: list[Slice]) -> Load:
     mean = workload.prompt_tokens.mean
     return Load(
         batches=batches_of(spec),
+        prompts=prompts_of(spec),
         prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
         longest=buckets[-1],
         smallest=buckets[0],

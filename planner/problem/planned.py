@@ -146,10 +146,14 @@ def token_merge(rules: GenerateRules, rows: int, program: Program) -> Iterator[C
     sizes, ways, layers, axes = program.sizes, program.ways, program.sizes.layers, rules.kv_tokens
     heads = sizes.heads(rules, ways).q_local
     whole = rows * heads * ways(axes)
-    yield from gathers("generate.attention.q_to_tokens", axes, whole * sizes.head_dim * sizes.activation_bytes, layers, ways)
+    yield from gathers(
+        "generate.attention.q_to_tokens", axes, whole * sizes.head_dim * sizes.activation_bytes, layers, ways
+    )
     yield from all_reduce("generate.attention.softmax", axes, whole * FLOAT32, layers, ways)
     head_bytes = rows * (sizes.head_dim + 1) * FLOAT32
-    yield from row_reduction("generate.attention.o_from_tokens", axes, (), heads * ways(axes), head_bytes, layers, program)
+    yield from row_reduction(
+        "generate.attention.o_from_tokens", axes, (), heads * ways(axes), head_bytes, layers, program
+    )
 
 
 def residual_bytes(rows: int, rules: GenerateRules | PrefillRules, program: Program) -> float:

@@ -49,18 +49,19 @@ class Space(Sequence[Option]):
     @cached_property
     def residual(self) -> Ints:
         """The index of the residual layout that each option needs."""
-        generate = np.array([code(STREAMS.index(stream(role)) for role in roles) for roles in self.roles], dtype=np.int64)
-        prefill = np.array([code(mode is not Mode.SAME for mode in modes) for _, modes in self.keys], dtype=np.int64)
-        axes = len(self.roles[0]) if self.roles else 0
-        found: Ints = generate[self.role_of] * 2**axes + prefill[self.key_of] if len(self) else self.role_of
+        if not len(self):
+            return self.role_of
+        generate = [code((STREAMS.index(stream(role)) for role in roles), 3) for roles in self.roles]
+        prefill = [code((mode is not Mode.SAME for mode in modes), 2) for _, modes in self.keys]
+        found: Ints = np.array(generate)[self.role_of] * 2 ** len(self.roles[0]) + np.array(prefill)[self.key_of]
         return found
 
 
-def code(digits: Iterable[int]) -> int:
-    """Digits below three as one number."""
+def code(digits: Iterable[int], base: int) -> int:
+    """Digits as one number."""
     found = 0
     for digit in digits:
-        found = 3 * found + int(digit)
+        found = base * found + int(digit)
     return found
 
 

@@ -34,8 +34,8 @@ def prefill_cost_s(plan: Plan, tokens: int) -> float:
     """Seconds of the prefill of a bucket by the cost models."""
     machine, (stored, rules) = machine_of(plan), rules_of(plan)
     parts = {
-        **costs.prefill_attention_parts(stored, rules, tokens, machine),
-        **costs.prefill_mlp_parts(stored, rules, tokens, machine),
-        **costs.prefill_vocab_parts(rules, tokens, machine),
+        **costs.prefill_attention_parts(stored, rules, tokens, machine, plan.prefill.prompts),
+        **costs.prefill_mlp_parts(stored, rules, tokens, machine, plan.prefill.prompts),
+        **costs.prefill_vocab_parts(rules, tokens, machine, plan.prefill.prompts),
     }
     return costs.total_s(parts, machine)

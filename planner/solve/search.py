@@ -1,6 +1,7 @@
 """Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
 
-Candidates are taken in the order of their lower bounds. When the next bound is worse than the best solution so far,
+A candidate waits with its floor; when that is the least of all it is priced, and waits with the bound of its prices; when
+that is the least it is solved. Candidates are so taken in the order of their lower bounds. When the next bound is worse than the best solution so far,
 every candidate not yet solved is at least that bad, so the solution is optimal for the whole problem.
 """
 
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 from planner.problem.problem import Problem
 from planner.solve.candidate import Candidate, Forbid
 from planner.solve.model import Taken, solve_candidate
+
+PRICED, UNPRICED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,18 @@ def candidates_of(problem: Problem) -> list[Candidate]:
 def search(problem: Problem) -> Solution | None:
     """The optimal solution of a problem, or None if it has none."""
     candidates = candidates_of(problem)
-    heap = [(bound, index) for index, candidate in enumerate(candidates) if (bound := candidate.bound()) is not None]
+    heap = [(floor, UNPRICED, at) for at, each in enumerate(candidates) if (floor := each.floor()) is not None]
     heapq.heapify(heap)
     best: Taken | None = None
     solved = 0
     while heap and (best is None or heap[0][0] <= best.value):
-        _, index = heapq.heappop(heap)
-        found = solve_one(candidates[index], best)
+        _, stage, at = heapq.heappop(heap)
+        if stage == UNPRICED:
+            bound = candidates[at].bound()
+            if bound is not None:
+                heapq.heappush(heap, (bound, PRICED, at))
+            continue
+        found = solve_one(candidates[at], best)
         solved += 1
         if found is not None and (best is None or preferred(found, best)):
             best = found

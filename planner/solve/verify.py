@@ -21,7 +21,7 @@ def faults(taken: Taken) -> list[str]:
     if len({choice.residual for choice in taken.choices}) > 1:
         found.append("blocks disagree on the residual stream")
     for choice in taken.choices:
-        if not blocks[choice.block].legal[choice.index, candidate.batch_index]:
+        if not blocks[choice.block].column(candidate.batch_index).legal[choice.index]:
             found.append(f"{blocks[choice.block].name} takes an option that is not legal")
         if candidate.choice(choice.block, choice.index) != choice:
             found.append(f"{blocks[choice.block].name} is priced otherwise than its table says")

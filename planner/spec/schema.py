@@ -76,6 +76,9 @@ class Serving(Section):
     """How prefill and generate share chips."""
 
     mode: Literal["interleaved"] = Field(default="interleaved", description="Both phases take turns on one slice.")
+    strategies: Literal["all", "rendered"] = Field(
+        default="all", description="Every strategy that can be planned, or those that packages are rendered for."
+    )
 
 
 class Spec(Section):
