@@ -4,6 +4,7 @@ from planner.explain.collectives import collective_text
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.parts import RESOURCES
 from planner.plan.schema import Generate, Prefill, Roofline, RunnerUp
+from planner.plan.show import prompts_text
 from planner.plan.units import dearer_text, percent_text, seconds_text
 
 LARGEST = 3
@@ -36,7 +37,7 @@ def explain_phase(subject: Subject, name: str) -> Explanation:
 def load_text(phase: Prefill | Generate) -> str:
     """What one step works on."""
     if isinstance(phase, Prefill):
-        return f"one prompt of {phase.tokens} tokens"
+        return prompts_text(phase)
     return f"one token for each of {phase.batch} sequences"
 
 

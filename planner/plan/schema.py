@@ -110,7 +110,8 @@ class RunnerUp(Record):
 
 
 class Prefill(Record):
-    """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned one."""
+    """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
+    one."""
 
     rules: PrefillRules
     strategy: Strategy

@@ -11,7 +11,9 @@ from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_te
 
 RULE_MEANING = {
     "tokens": "prompt tokens",
+    "rows": "sequences of the residual stream",
     "batch": "sequences in the KV cache",
+    "kv_tokens": "tokens of the KV cache",
     "d_model": "residual stream, weight rows",
     "q_heads": "query heads, projections",
     "kv_heads": "KV heads, KV cache",
@@ -49,10 +51,17 @@ def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
 def phase_title(phase: Prefill | Generate) -> Text:
     """The phase's name, its load, its step time and what binds it."""
     if isinstance(phase, Prefill):
-        name, load = "prefill", f"one prompt of {phase.tokens} tokens"
+        name, load = "prefill", prompts_text(phase)
     else:
         name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}"
     return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
+
+
+def prompts_text(prefill: Prefill) -> str:
+    """What one prefill reads."""
+    if prefill.prompts == 1:
+        return f"one prompt of {prefill.tokens} tokens"
+    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together"
 
 
 def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:

@@ -1,4 +1,4 @@
-"""Lower bounds on what any layout costs on a mesh, from sizes alone: the search opens a mesh when nothing else is lower.
+"""Lower bounds on what any layout costs on a mesh, from sizes alone: a mesh is priced when no other's is lower.
 
 On n chips, let a block's weights be cut w ways where it computes; w differs between blocks and phases, so every divisor
 of n is tried. A chip then multiplies at least R * w / n rows with 1 / w of the weights, whatever is cut otherwise, and
@@ -48,11 +48,12 @@ def floor_of(machine: Machine, load: "Load", prompts: int) -> Floor:
 
 
 def shapes(machine: Machine) -> tuple[Shape, Shape]:
-    """Attention and MLP of one layer, without padding."""
+    """Attention and MLP of one layer, without padding; keys and values may be made where they are kept, so they do not
+    travel."""
     sizes = machine.sizes
     q_width, kv_width = sizes.q_heads * sizes.head_dim, 2 * sizes.kv_heads * sizes.head_dim
     return (
-        Shape(sizes.d_model * (2 * q_width + kv_width), q_width + kv_width, q_width),
+        Shape(sizes.d_model * (2 * q_width + kv_width), q_width, q_width),
         Shape(3 * sizes.d_model * sizes.d_ff, 2 * sizes.d_ff, sizes.d_ff),
     )
 

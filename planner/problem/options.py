@@ -205,7 +205,7 @@ def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
 
 
 def vocab_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
-    """The tables that the vocabulary block sees: its own axes and the residual stream's. Its weights are never gathered."""
+    """The tables that the vocabulary block sees: its own axes and the residual stream's; its weights stay in place."""
     roles = option.roles
     vocab = axes_in_mesh_order(names, roles, VOCAB_CUTS)
     stored = GenerateRules(

@@ -146,9 +146,9 @@ class Place(NamedTuple):
 class Problem:
     """Everything the solver needs, and nothing that it must compute from physics.
 
-    A request is read, with others that its prefill reads together, and then takes `output_tokens` generate steps, shared
-    by the whole batch. Prefills of the interleaved mode stop generation, so a token waits for its step and for its share
-    of the other slots' prefills.
+    A request is read, with others that its prefill reads together, and then takes `output_tokens` generate steps,
+    shared by the whole batch. Prefills of the interleaved mode stop generation, so a token waits for its step and for
+    its share of the other slots' prefills.
     """
 
     meshes: tuple[MeshTable, ...]

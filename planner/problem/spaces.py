@@ -1,6 +1,6 @@
 """The options of one block on one mesh, as pairs of a generate side and a prefill side that agree on stored weights.
 
-Both sides are few, the pairs are many: prices are computed by side, and only arrays of indices are as long as the pairs.
+Both sides are few, the pairs are many: prices are computed by side, and only arrays of indices are as long as pairs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
