@@ -20,6 +20,17 @@ from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
 
+def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) -> Parts:
+    """Rooflines by address of the prefill of `prompts` of `tokens` each."""
+    stored, rules = tables
+    works = (
+        costs.prefill_attention_work(stored, rules, tokens, machine, prompts),
+        costs.prefill_mlp_work(stored, rules, tokens, machine, prompts),
+        costs.prefill_vocab_work(rules, tokens, machine, prompts),
+    )
+    return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
+
+
 @dataclass(frozen=True)
 class Chosen:
     """One solution, decoded: its tables and the machine, batch and lengths it was priced for."""
@@ -32,21 +43,17 @@ class Chosen:
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
-        stored, batch = self.rules.generate, self.batch
-        return {
-            **costs.generate_attention_parts(stored, batch, self.load.mean_context, self.machine),
-            **costs.generate_mlp_parts(stored, batch, self.machine),
-            **costs.generate_vocab_parts(stored, batch, self.machine),
-        }
+        stored, batch, machine = self.rules.generate, self.batch, self.machine
+        works = (
+            costs.generate_attention_work(stored, batch, self.load.mean_context, machine),
+            costs.generate_mlp_work(stored, batch, machine),
+            costs.generate_vocab_work(stored, batch, machine),
+        )
+        return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
-        (stored, rules), tokens, prompts = self.rules, self.load.prompt, self.prompts
-        return {
-            **costs.prefill_attention_parts(stored, rules, tokens, self.machine, prompts),
-            **costs.prefill_mlp_parts(stored, rules, tokens, self.machine, prompts),
-            **costs.prefill_vocab_parts(rules, tokens, self.machine, prompts),
-        }
+        return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
 
     def generate_collectives(self) -> list[planned.Collective]:
         """Collectives of a generate step, in the order of the step."""

@@ -6,7 +6,7 @@ hides. The constants are those of the software stack: the same formulas that `co
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cost_models.attention import generate_attention as generate_scores
 from cost_models.attention import prefill_attention as prefill_scores
@@ -24,6 +24,8 @@ from planner.problem.planned import (
 from planner.problem.rules import Axes, GenerateRules, PrefillRules, common, exchanged_batch, prompt_axes, without
 
 Parts = dict[str, Roofline]
+
+NOTHING = Roofline()
 
 LOGIT_BYTES = 4
 
@@ -68,26 +70,51 @@ PART_OF = {
 }
 
 
-def with_collectives(parts: Parts, phase: str, planned: Iterable[Collective], machine: Machine) -> Parts:
-    """The parts of a block, prefixed with the phase, each with the time of the collectives it waits for."""
-    waiting_s = dict.fromkeys(parts, 0.0)
-    for collective in planned:
-        part = PART_OF[collective.address[len(phase) + 1 :]]
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One block of a step: local work by part, and the collectives that parts wait for. `hides`: behind local work."""
+
+    phase: str
+    local: Parts
+    planned: Iterable[Collective]
+    hides: bool = True
+
+
+def parts_of(work: Work, machine: Machine) -> Parts:
+    """Rooflines by plan address, each with the exposed time of the collectives it waits for."""
+    waiting_s = dict.fromkeys(work.local, 0.0)
+    for collective in work.planned:
+        part = PART_OF[collective.address.partition(".")[2]]
         waiting_s[part] = waiting_s.get(part, 0.0) + collective.repeats * machine.seconds(collective)
+    fraction = exposed_fraction(work, sum(waiting_s.values()), machine)
     return {
-        f"{phase}.{part}": parts.get(part, Roofline()) + Roofline(ici_s=seconds) for part, seconds in waiting_s.items()
+        f"{work.phase}.{part}": with_ici(work.local.get(part, NOTHING), seconds * fraction)
+        for part, seconds in waiting_s.items()
     }
 
 
-def exposed(parts: Parts, machine: Machine) -> Parts:
-    """The parts of a block of the layer, their collectives less what its local work hides."""
-    local_s = sum(machine.total_s(replace(cost, ici_s=0.0)) for cost in parts.values())
-    talking_s = sum(cost.ici_s for cost in parts.values())
-    fraction = machine.stack.exposed_fraction(local_s, talking_s)
-    return {address: replace(cost, ici_s=cost.ici_s * fraction) for address, cost in parts.items()}
+def seconds_of(work: Work, machine: Machine) -> float:
+    """Seconds of a block: the sum of its parts, found without telling them apart."""
+    talking_s = sum([each.repeats * machine.seconds(each) for each in work.planned])
+    return local_s(work, machine) + talking_s * exposed_fraction(work, talking_s, machine)
 
 
-def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Parts:
+def exposed_fraction(work: Work, talking_s: float, machine: Machine) -> float:
+    """The part of a block's collectives that its local work does not hide."""
+    return machine.stack.exposed_fraction(local_s(work, machine), talking_s) if work.hides else 1.0
+
+
+def local_s(work: Work, machine: Machine) -> float:
+    """Seconds of a block without its collectives."""
+    return sum([machine.total_s(cost) for cost in work.local.values()])
+
+
+def with_ici(cost: Roofline, ici_s: float) -> Roofline:
+    """A part with another time of its collectives."""
+    return Roofline(cost.compute_s, cost.hbm_s, ici_s, cost.fixed_s)
+
+
+def generate_attention_work(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Work:
     """Attention in one generate step of `batch` sequences whose mean length is `context`."""
     sizes, ways = machine.sizes, machine.ways
     heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
@@ -100,8 +127,7 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
         "attention.out": machine.matmul(rows, width, inner),
         "attention.elementwise": machine.elementwise(rows, inner + width),
     }
-    planned = generate_attention(rules, batch, machine.program)
-    return exposed(with_collectives(parts, "generate", planned, machine), machine)
+    return Work("generate", parts, generate_attention(rules, batch, machine.program))
 
 
 def generate_scores_cost(rules: GenerateRules, rows: float, context: float, machine: Machine) -> Roofline:
@@ -122,7 +148,7 @@ def generate_scores_cost(rules: GenerateRules, rows: float, context: float, mach
     )
 
 
-def generate_mlp_parts(rules: GenerateRules, batch: int, machine: Machine) -> Parts:
+def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
     """The MLP in one generate step."""
     sizes, ways = machine.sizes, machine.ways
     own = batch / ways(rules.rows)
@@ -134,7 +160,7 @@ def generate_mlp_parts(rules: GenerateRules, batch: int, machine: Machine) -> Pa
         "mlp.out": machine.matmul(rows, d_ff, inner),
         "mlp.elementwise": machine.elementwise(own, inner) + machine.elementwise(rows, d_ff),
     }
-    return exposed(with_collectives(parts, "generate", generate_mlp(rules, batch, machine.program), machine), machine)
+    return Work("generate", parts, generate_mlp(rules, batch, machine.program))
 
 
 def vocab_parts(vocab: Axes, looked_up: float, rows: float, machine: Machine) -> Parts:
@@ -151,16 +177,16 @@ def vocab_parts(vocab: Axes, looked_up: float, rows: float, machine: Machine) ->
     }
 
 
-def generate_vocab_parts(rules: GenerateRules, batch: int, machine: Machine) -> Parts:
+def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
     """Embedding, logits and sampling in one generate step."""
     rows = batch / machine.ways(without(rules.rows, rules.vocab))
     parts = vocab_parts(rules.vocab, rows, rows, machine)
-    return with_collectives(parts, "generate", generate_vocab(rules, batch, machine.program), machine)
+    return Work("generate", parts, generate_vocab(rules, batch, machine.program), hides=False)
 
 
-def prefill_attention_parts(
+def prefill_attention_work(
     stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
-) -> Parts:
+) -> Work:
     """Attention in the prefill of `prompts` of `tokens` each."""
     sizes, ways = machine.sizes, machine.ways
     heads = sizes.heads(stored, ways)
@@ -176,8 +202,7 @@ def prefill_attention_parts(
         "attention.elementwise": machine.elementwise(whole / ways(rules.tokens), inner)
         + machine.elementwise(rows, q_heads * sizes.head_dim),
     }
-    planned = prefill_attention(stored, rules, tokens, machine.program, prompts)
-    return exposed(with_collectives(parts, "prefill", planned, machine), machine)
+    return Work("prefill", parts, prefill_attention(stored, rules, tokens, machine.program, prompts))
 
 
 def prefill_scores_cost(
@@ -203,9 +228,9 @@ def prefill_scores_cost(
     )
 
 
-def prefill_mlp_parts(
+def prefill_mlp_work(
     stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
-) -> Parts:
+) -> Work:
     """The MLP in the prefill of `prompts` of `tokens` each."""
     sizes, ways = machine.sizes, machine.ways
     inner = sizes.d_model / ways(rules.d_model)
@@ -217,14 +242,13 @@ def prefill_mlp_parts(
         "mlp.out": machine.matmul(rows, d_ff, inner),
         "mlp.elementwise": machine.elementwise(whole / ways(rules.tokens), inner) + machine.elementwise(rows, d_ff),
     }
-    planned = prefill_mlp(stored, rules, tokens, machine.program, prompts)
-    return exposed(with_collectives(parts, "prefill", planned, machine), machine)
+    return Work("prefill", parts, prefill_mlp(stored, rules, tokens, machine.program, prompts))
 
 
-def prefill_vocab_parts(rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Parts:
+def prefill_vocab_work(rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Work:
     """Embedding of `prompts` of `tokens` each, logits of their last tokens, sampling."""
     parts = vocab_parts(rules.vocab, prompts * tokens, prompts, machine)
-    return with_collectives(parts, "prefill", prefill_vocab(rules, tokens, machine.program, prompts), machine)
+    return Work("prefill", parts, prefill_vocab(rules, tokens, machine.program, prompts), hides=False)
 
 
 def binds(parts: Parts, machine: Machine) -> str:

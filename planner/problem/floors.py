@@ -2,10 +2,12 @@
 
 On n chips, let a block's weights be cut w ways where it computes; w differs between blocks and phases, so every divisor
 of n is tried. A chip then multiplies at least R * w / n rows with 1 / w of the weights, whatever is cut otherwise, and
-where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. Bytes are charged at
-the rate of all links together and hops once, so that no layout is cheaper.
+where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. Weights that HBM can
+only hold in more than w parts are gathered in prefill, axis by axis. Rows are charged at the rate of all links together
+and hops once, so that no layout is cheaper.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING
@@ -15,9 +17,11 @@ import numpy as np
 from cost_models.collectives import bandwidth_bytes_per_s, latency_s
 from cost_models.matmul import compute_s, hbm_s
 from cost_models.roofline import Roofline
-from cost_models.torus import merge_axes
+from cost_models.torus import Links, merge_axes
 from planner.problem.machine import Machine
-from planner.problem.problem import NS, UNIT_BYTES, Floor
+from planner.problem.problem import NS, UNIT_BYTES, Floor, Ints
+
+ROUNDING = 1e-9
 
 if TYPE_CHECKING:
     from planner.problem.tables import Load
@@ -32,19 +36,39 @@ class Shape:
     in_width: float
 
 
-def floor_of(machine: Machine, load: "Load", prompts: int) -> Floor:
-    """The floor of prefills of `prompts`, and of a step of every batch."""
-    tokens = prompts * load.prompt
-    prefill_s = blocks_floor_s(tokens, machine) + scores_floor_s(load.prompt, prompts, machine)
-    generate = [
-        blocks_floor_s(batch, machine) + reads_floor_s(batch, load.mean_context, machine) for batch in load.batches
-    ]
-    fixed_s = machine.stack.step_s + machine.sizes.layers * machine.stack.layer_s
+def floor_of(machine: Machine, load: "Load", prompts: int, hbm_units: int | None) -> Floor:
+    """The floor of prefills of `prompts`, and of a step of every batch, in so many units of HBM."""
+    context, layers = load.mean_context, machine.sizes.layers
+    fixed_s = machine.stack.step_s + layers * machine.stack.layer_s
+    steps_s = [fixed_s + reads_floor_s(batch, context, machine) for batch in load.batches]
     return Floor(
-        floor((prefill_s + fixed_s) * NS),
-        np.array([floor((each + fixed_s) * NS) for each in generate], dtype=np.int64),
+        tuple(stored_floors(shape, load, prompts, machine, hbm_units) for shape in shapes(machine)),
+        whole_ns(fixed_s + scores_floor_s(load.prompt, prompts, machine)),
+        np.array([whole_ns(each) for each in steps_s], dtype=np.int64),
         np.array([hbm_floor(batch, load, machine) for batch in load.batches], dtype=np.int64),
     )
+
+
+def stored_floors(
+    shape: Shape, load: "Load", prompts: int, machine: Machine, hbm_units: int | None
+) -> tuple[Ints, Ints]:
+    """Nanoseconds of one block in all layers, for each number of ways that its weights may be stored in.
+
+    Generate computes where they are stored; prefill too, or on fewer ways after a gather.
+    """
+    least, layers = stored_ways(shape, machine, hbm_units) * (1 - ROUNDING), machine.sizes.layers
+    stored = [each for each in divisors(machine.slice.chips) if each >= least]
+    prefill_s = [prefill_floor_s(shape, each, prompts * load.prompt, machine) for each in stored]
+    steps_s = [[block_floor_s(shape, batch, each, 0.0, machine) for batch in load.batches] for each in stored]
+    return (
+        np.array([whole_ns(layers * each) for each in prefill_s], dtype=np.int64),
+        np.array([[whole_ns(layers * each) for each in row] for row in steps_s], dtype=np.int64),
+    )
+
+
+def whole_ns(seconds: float) -> int:
+    """Whole nanoseconds, rounded down."""
+    return floor(seconds * NS)
 
 
 def shapes(machine: Machine) -> tuple[Shape, Shape]:
@@ -58,15 +82,27 @@ def shapes(machine: Machine) -> tuple[Shape, Shape]:
     )
 
 
-def blocks_floor_s(rows: float, machine: Machine) -> float:
-    """Seconds of the matmuls of all layers, and of the rows that they exchange."""
-    ways = divisors(machine.slice.chips)
-    layer_s = sum(min(block_floor_s(shape, rows, w, machine) for w in ways) for shape in shapes(machine))
-    return machine.sizes.layers * layer_s
+def stored_ways(shape: Shape, machine: Machine, hbm_units: int | None) -> float:
+    """The least ways that a block's weights must be cut where they are stored, all else being cut over all chips."""
+    if hbm_units is None:
+        return 1.0
+    own = machine.sizes.layers * shape.parameters * machine.sizes.weight_bytes
+    others = (weight_bytes(machine) - own) / machine.slice.chips
+    return max(1.0, own / max(hbm_units * UNIT_BYTES - others, own / machine.slice.chips))
 
 
-def block_floor_s(shape: Shape, rows: float, ways: int, machine: Machine) -> float:
-    """Seconds of one block of one layer whose weights are cut `ways` where it computes."""
+def prefill_floor_s(shape: Shape, stored: int, rows: float, machine: Machine) -> float:
+    """Seconds of one block of one layer in prefill, its weights stored in `stored` ways and perhaps gathered."""
+
+    def computed_s(ways: int) -> float:
+        gathered = (1 / ways - 1 / stored) * shape.parameters * machine.sizes.weight_bytes
+        return block_floor_s(shape, rows, ways, gathered / gather_rate(machine), machine)
+
+    return min(map(computed_s, divisors(stored)))
+
+
+def block_floor_s(shape: Shape, rows: float, ways: int, gather_s: float, machine: Machine) -> float:
+    """Seconds of one block of one layer whose weights are cut `ways` where it computes, after `gather_s` of gathers."""
     chips, stack, sizes = machine.slice.chips, machine.stack, machine.sizes
     own, share = rows * ways / chips, shape.parameters / ways
     flops = 2 * (own + stack.partial_overlap_tokens) * share
@@ -74,7 +110,7 @@ def block_floor_s(shape: Shape, rows: float, ways: int, machine: Machine) -> flo
     read_s = hbm_s(share * sizes.weight_bytes * stack.weight_passes, machine.chip, stack)
     width = rows / chips * (sizes.d_model + shape.in_width) * sizes.activation_bytes
     local_s = machine.total_s(Roofline(math_s, read_s)) + hbm_s(stack.elementwise_passes * width, machine.chip)
-    talk_s = exchange_floor_s(shape, own, ways, machine)
+    talk_s = gather_s + exchange_floor_s(shape, own, ways, machine)
     return local_s + talk_s * stack.exposed_fraction(local_s, talk_s)
 
 
@@ -82,8 +118,6 @@ def exchange_floor_s(shape: Shape, own_rows: float, ways: int, machine: Machine)
     """Seconds of the collectives of a block over `ways` chips: the least over X * Y = `ways`."""
     if ways == 1:
         return 0.0
-    axes = merge_axes(machine.mesh, machine.slice)
-    rate = bandwidth_bytes_per_s(axes, machine.chip) * machine.stack.ici_efficiency * fastest(machine)
     d_model = machine.sizes.d_model
 
     def moved(x: int) -> float:
@@ -92,12 +126,24 @@ def exchange_floor_s(shape: Shape, own_rows: float, ways: int, machine: Machine)
         return own_rows * (residual + (shape.out_width + shape.in_width) / y * (1 - 1 / x))
 
     least = min(map(moved, divisors(ways))) * machine.sizes.activation_bytes
-    return max(least / rate, machine.stack.collective_launch_s + hop_floor_s(machine))
+    return max(least / rate_floor(machine), machine.stack.collective_launch_s + hop_floor_s(machine))
 
 
-def fastest(machine: Machine) -> float:
-    """The most by which a stack's corrections raise the rate of a collective."""
-    return max(1.0, machine.stack.all_reduce_rate, machine.stack.pair_rate)
+def rate_floor(machine: Machine) -> float:
+    """Bytes per second that no collective exceeds: over all links at once."""
+    return rate_over(merge_axes(machine.mesh, machine.slice), machine)
+
+
+def gather_rate(machine: Machine) -> float:
+    """Bytes per second that no gather of weights exceeds: they go axis by axis."""
+    return max((rate_over([axis], machine) for axis in machine.mesh if axis.size > 1), default=1.0)
+
+
+def rate_over(axes: Sequence[Links], machine: Machine) -> float:
+    """Bytes per second over some axes, with every correction of the stack."""
+    stack = machine.stack
+    corrections = max(1.0, stack.all_reduce_rate) * max(1.0, stack.pair_rate)
+    return bandwidth_bytes_per_s(axes, machine.chip) * stack.ici_efficiency * corrections
 
 
 def hop_floor_s(machine: Machine) -> float:
@@ -120,13 +166,18 @@ def reads_floor_s(batch: int, context: float, machine: Machine) -> float:
     return hbm_s(elements * sizes.kv_bytes / chips, machine.chip, machine.stack)
 
 
+def weight_bytes(machine: Machine) -> float:
+    """Bytes of all weights, without padding and scales."""
+    sizes = machine.sizes
+    layers = sizes.layers * sum(shape.parameters for shape in shapes(machine))
+    return (layers + (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model) * sizes.weight_bytes
+
+
 def hbm_floor(batch: int, load: "Load", machine: Machine) -> int:
     """Units of 64 KiB per chip that weights and the KV cache take at least."""
     sizes = machine.sizes
-    weights = sizes.layers * sum(shape.parameters for shape in shapes(machine))
-    weights += (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model
     cached = sizes.layers * batch * load.max_context * 2 * sizes.kv_heads * sizes.head_dim * sizes.kv_bytes
-    return floor((weights * sizes.weight_bytes + cached) / machine.slice.chips / UNIT_BYTES)
+    return floor((weight_bytes(machine) + cached) / machine.slice.chips / UNIT_BYTES)
 
 
 def divisors(number: int) -> list[int]:

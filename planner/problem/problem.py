@@ -72,11 +72,26 @@ class Block:
 
 @dataclass(frozen=True)
 class Floor:
-    """Lower bounds on the sums of prices of any solution on a mesh; per batch where the batch matters."""
+    """Lower bounds on what any solution on a mesh costs.
 
+    Each block has so many ways of storing its weights, and each a bound on its prefill and its step; what is left, and
+    HBM, does not depend on them.
+    """
+
+    stored: tuple[tuple[Ints, Ints], ...]
+    """Per block prefill_ns [ways] and generate_ns [ways, batches]."""
     prefill_ns: int
     generate_ns: Ints
+    """[batches]"""
     hbm: Ints
+    """[batches]"""
+
+    def least(self, weights: "Weights", at: int) -> int:
+        """A lower bound on a quantity at a batch."""
+        found = weights.of(self.prefill_ns, int(self.generate_ns[at]), int(self.hbm[at]))
+        for prefill_ns, generate_ns in self.stored:
+            found += int((weights.prefill * prefill_ns + weights.generate * generate_ns[:, at]).min())
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +106,17 @@ class MeshTable:
     mesh: Mesh
     prompts: int
     residuals: int
-    floor: Floor
+    floors: Callable[[int | None], Floor]
+    """The floor, given the HBM limit: what must be stored in parts must be brought together."""
     price: Callable[[], tuple[Block, ...]]
     source: Any = None
+    _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
+
+    def floor(self, hbm: int | None) -> Floor:
+        """The floor under an HBM limit, computed once."""
+        if hbm not in self._floors:
+            self._floors[hbm] = self.floors(hbm)
+        return self._floors[hbm]
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:

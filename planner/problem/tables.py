@@ -8,14 +8,14 @@ from math import ceil
 import numpy as np
 
 from planner.problem import costs, hbm
-from planner.problem.costs import total_s
+from planner.problem.costs import seconds_of
 from planner.problem.floors import floor_of
 from planner.problem.legal import divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
 from planner.problem.machine import Machine
 from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
-from planner.problem.rules import Axes, GenerateRules
+from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.problem.spaces import Key, Roles, Space, residuals, space_of
 
 BLOCKS = ("attention", "mlp", "vocab")
@@ -49,7 +49,7 @@ class Pricer:
     rendered: bool
     _spaces: dict[str, Space] = field(default_factory=dict)
     _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
-    _stored: dict[str, list[GenerateRules]] = field(default_factory=dict)
+    _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
     def names(self) -> Axes:
@@ -74,7 +74,7 @@ class Pricer:
             machine.mesh,
             prompts,
             residuals(len(machine.mesh)),
-            floor_of(machine, self.load, prompts),
+            lambda hbm: floor_of(machine, self.load, prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in BLOCKS),
             machine,
         )
@@ -111,20 +111,24 @@ class Pricer:
 
     def keeps_key(self, name: str, key: Key) -> bool:
         """Whether the prefill side of an option is legal, and pinned so."""
-        stored, rules = RULES[name](self.names, Option(*key))
+        stored, rules = self.rules(name, Option(*key))
         return divides(self.load.smallest, rules, self.machine) and self.allowed[name].prefill(stored, rules)
 
     def stored(self, name: str, roles: Roles) -> GenerateRules:
         """The generate table of a role tuple."""
-        return RULES[name](self.names, Option(roles, (Mode.SAME,) * len(roles)))[0]
+        return self.rules(name, Option(roles, (Mode.SAME,) * len(roles)))[0]
+
+    def rules(self, name: str, option: Option) -> tuple[GenerateRules, PrefillRules]:
+        """The tables of an option, made once."""
+        if (name, option) not in self._rules:
+            self._rules[name, option] = RULES[name](self.names, option)
+        return self._rules[name, option]
 
     def column(self, name: str, at: int) -> Column:
         """Prices of all options of a block at a batch, without what prefill holds."""
         if (name, at) not in self._columns:
             space, batch = self.space(name), self.load.batches[at]
-            if name not in self._stored:
-                self._stored[name] = [self.stored(name, roles) for roles in space.roles]
-            rules = self._stored[name]
+            rules = [self.stored(name, roles) for roles in space.roles]
             legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
             priced = [
                 self.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
@@ -137,32 +141,34 @@ class Pricer:
         """Seconds of one step of a block, and the bytes per chip of its weights and what it keeps for the batch."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
+        kept: int
         if name == "attention":
-            parts = costs.generate_attention_parts(rules, batch, load.mean_context, machine)
-            cache = hbm.kv_cache_bytes(rules, batch, load.max_context, load.page_tokens, sizes, ways)
-            return total_s(parts, machine), hbm.attention_weights_bytes(rules, sizes, ways) + cache
-        if name == "mlp":
-            parts = costs.generate_mlp_parts(rules, batch, machine)
-            return total_s(parts, machine), hbm.mlp_weights_bytes(rules, sizes, ways)
-        parts = costs.generate_vocab_parts(rules, batch, machine)
-        kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
-        return total_s(parts, machine), kept
+            work = costs.generate_attention_work(rules, batch, load.mean_context, machine)
+            kept = hbm.kv_cache_bytes(rules, batch, load.max_context, load.page_tokens, sizes, ways)
+            kept += hbm.attention_weights_bytes(rules, sizes, ways)
+        elif name == "mlp":
+            work = costs.generate_mlp_work(rules, batch, machine)
+            kept = hbm.mlp_weights_bytes(rules, sizes, ways)
+        else:
+            work = costs.generate_vocab_work(rules, batch, machine)
+            kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
+        return seconds_of(work, machine), kept
 
     def prefill(self, name: str, key: Key, prompts: int) -> tuple[float, int]:
         """Seconds of the prefill of a block, and the bytes per chip that it holds meanwhile."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
-        stored, rules = RULES[name](self.names, Option(*key))
+        stored, rules = self.rules(name, Option(*key))
         if name == "attention":
-            parts = costs.prefill_attention_parts(stored, rules, load.prompt, machine, prompts)
+            work = costs.prefill_attention_work(stored, rules, load.prompt, machine, prompts)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, prompts)
         elif name == "mlp":
-            parts = costs.prefill_mlp_parts(stored, rules, load.prompt, machine, prompts)
+            work = costs.prefill_mlp_work(stored, rules, load.prompt, machine, prompts)
             held = hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, prompts)
         else:
-            parts = costs.prefill_vocab_parts(rules, load.prompt, machine, prompts)
+            work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)
-        return total_s(parts, machine), held
+        return seconds_of(work, machine), held
 
 
 def with_held(column: Column, held: Ints) -> Column:

@@ -6,6 +6,7 @@ planned bucket keeps its predicted step whatever the catalogue says by now.
 
 from dataclasses import dataclass
 
+from planner.plan.build import prefill_parts
 from planner.plan.machine import machine_of, rules_of
 from planner.plan.schema import Plan
 from planner.problem import costs
@@ -32,10 +33,5 @@ def steps_of(plan: Plan) -> Steps:
 
 def prefill_cost_s(plan: Plan, tokens: int) -> float:
     """Seconds of the prefill of a bucket by the cost models."""
-    machine, (stored, rules) = machine_of(plan), rules_of(plan)
-    parts = {
-        **costs.prefill_attention_parts(stored, rules, tokens, machine, plan.prefill.prompts),
-        **costs.prefill_mlp_parts(stored, rules, tokens, machine, plan.prefill.prompts),
-        **costs.prefill_vocab_parts(rules, tokens, machine, plan.prefill.prompts),
-    }
-    return costs.total_s(parts, machine)
+    machine = machine_of(plan)
+    return costs.total_s(prefill_parts(rules_of(plan), tokens, plan.prefill.prompts, machine), machine)

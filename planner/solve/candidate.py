@@ -43,11 +43,10 @@ class Candidate:
 
     def floor(self) -> int | None:
         """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
-        at, floor = self.batch_index, self.table.floor
-        cost = floor.prefill_ns, int(floor.generate_ns[at]), int(floor.hbm[at])
-        if any(weights.of(*cost) > bound for weights, bound in self.limit_rows()):
+        at, floor = self.batch_index, self.table.floor(self.problem.limits.hbm)
+        if any(floor.least(weights, at) > bound for weights, bound in self.limit_rows()):
             return None
-        return self.weights().of(*cost) * self.weights().scale
+        return floor.least(self.weights(), at) * self.weights().scale
 
     @property
     def batch(self) -> int:

@@ -1,8 +1,8 @@
 """Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
 
 A candidate waits with its floor; when that is the least of all it is priced, and waits with the bound of its prices;
-when that is the least it is solved. When the least is worse than the best solution so far, every candidate not yet solved is
-at least that bad, so the solution is optimal for the whole problem.
+when that is the least it is solved. When the least is worse than the best solution so far, so is every candidate that
+is left, and the solution is optimal for the whole problem.
 """
 
 import heapq
