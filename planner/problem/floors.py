@@ -4,12 +4,13 @@ On n chips, let a block's weights be cut w ways where it computes; w differs bet
 of n is tried. A chip then multiplies at least R * w / n rows with 1 / w of the weights, whatever is cut otherwise, and
 where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. Weights that HBM can
 only hold in more than w parts are gathered in prefill, axis by axis. Rows are charged at the rate of all links together
-and hops once, so that no layout is cheaper.
+and for the fewest hops there and back, so that no layout is cheaper.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import floor
+from itertools import combinations
+from math import floor, prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,7 +127,9 @@ def exchange_floor_s(shape: Shape, own_rows: float, ways: int, machine: Machine)
         return own_rows * (residual + (shape.out_width + shape.in_width) / y * (1 - 1 / x))
 
     least = min(map(moved, divisors(ways))) * machine.sizes.activation_bytes
-    return max(least / rate_floor(machine), machine.stack.collective_launch_s + hop_floor_s(machine))
+    bytes_s, hops_s = least / rate_floor(machine), 2 * hop_floor_s(ways, machine)
+    both_s = bytes_s + hops_s if machine.stack.latency == "sum" else max(bytes_s, hops_s)
+    return machine.stack.collective_launch_s + both_s
 
 
 def rate_floor(machine: Machine) -> float:
@@ -146,10 +149,12 @@ def rate_over(axes: Sequence[Links], machine: Machine) -> float:
     return bandwidth_bytes_per_s(axes, machine.chip) * stack.ici_efficiency * corrections
 
 
-def hop_floor_s(machine: Machine) -> float:
-    """Seconds of the hops of the shortest collective of a mesh."""
+def hop_floor_s(ways: int, machine: Machine) -> float:
+    """Seconds of the hops of one pass over the mesh axes that make up `ways` chips: the least over all that can."""
     axes = [axis for axis in machine.mesh if axis.size > 1]
-    return min((latency_s([axis], machine.chip, machine.stack) for axis in axes), default=0.0)
+    sets = (chosen for count in range(1, len(axes) + 1) for chosen in combinations(axes, count))
+    enough = (chosen for chosen in sets if prod(axis.size for axis in chosen) >= ways)
+    return min(sum(latency_s([axis], machine.chip, machine.stack) for axis in chosen) for chosen in enough)
 
 
 def scores_floor_s(prompt: int, prompts: int, machine: Machine) -> float:
