@@ -1,5 +1,6 @@
 """Small random problems, and an enumeration of their solutions that shares nothing with the solver."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -48,7 +49,7 @@ def problems(draw) -> Problem:
 
 
 def solutions(problem: Problem):
-    """Every legal combination as (goal, hbm, ttft, tpot sum over the output, chips)."""
+    """Every legal combination as (goal, hbm, ttft, tpot sum over the output, change)."""
     for table, (at, batch) in product(problem.meshes, enumerate(problem.batches)):
         for rows in product(*(range(len(block.options)) for block in table.blocks)):
             picked = list(zip(table.blocks, rows, strict=True))
@@ -59,7 +60,8 @@ def solutions(problem: Problem):
             generate = sum(int(block.generate_ns[row, at]) for block, row in picked)
             hbm = sum(int(block.hbm[row, at]) for block, row in picked)
             served = batch * prefill + problem.output_tokens * generate
-            yield goal_of(problem, table.chips, batch, prefill, served), hbm, prefill + generate, served
+            change = sum(int(block.changes(at)[row]) for block, row in picked)
+            yield goal_of(problem, table.chips, batch, prefill, served), hbm, prefill + generate, served, change
 
 
 def goal_of(problem: Problem, chips: int, batch: int, prefill: int, served: int) -> int:
@@ -69,14 +71,32 @@ def goal_of(problem: Problem, chips: int, batch: int, prefill: int, served: int)
     return per_request * chips if problem.goal == "cost" else per_request
 
 
-def brute_force(problem: Problem) -> int | None:
-    """The least goal over all solutions that keep every limit."""
+def kept_solutions(problem: Problem) -> list[tuple[int, int]]:
+    """Goal and change of every solution that keeps every limit."""
     limits = problem.limits
-    kept = [
-        goal
-        for goal, hbm, ttft, served in solutions(problem)
+    return [
+        (goal, change)
+        for goal, hbm, ttft, served, change in solutions(problem)
         if (limits.hbm is None or hbm <= limits.hbm)
         and (limits.ttft is None or ttft <= limits.ttft)
         and (limits.tpot is None or served <= limits.tpot * problem.output_tokens)
     ]
-    return min(kept, default=None)
+
+
+def brute_force(problem: Problem) -> int | None:
+    """The least goal over all solutions that keep every limit."""
+    return min((goal for goal, _ in kept_solutions(problem)), default=None)
+
+
+@st.composite
+def changing(draw, problem: Problem) -> Problem:
+    """A problem with a random change for every option and batch."""
+
+    def with_change(block: Block) -> Block:
+        shape = block.generate_ns.shape
+        count = shape[0] * shape[1]
+        values = draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
+        return replace(block, change=np.array(values, dtype=np.int64).reshape(shape))
+
+    tables = (replace(table, blocks=tuple(map(with_change, table.blocks))) for table in problem.meshes)
+    return replace(problem, meshes=tuple(tables))
