@@ -8,8 +8,9 @@ import pytest
 
 from planner.commands import explain_command
 from planner.errors import CannotRun, PlanFileError
-from planner.explain import answers_to_json, answers_to_text, why_not
 from planner.explain.pinning import Pin, WrongPin
+from planner.explain.why_not import why_not
+from planner.explain.why_not_text import answers_to_json, answers_to_text
 from planner.plan.file import plan_to_yaml, write_text
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
@@ -19,7 +20,7 @@ from tests.plans_of import example_plan
 
 SMOLLM2, L70B = "smollm2_135m_cpu8", "llama_3_1_70b_v5e_4x4"
 SOLVER_PRICES = 2e-3
-"""The solver prices the vocabulary's prefill for token axes in the order of the mesh; a plan may have them in another."""
+"""The solver prices the vocabulary's prefill for token axes in mesh order; a plan may have them in another."""
 GOALS = {
     "cost": lambda plan: plan.service.chip_seconds_per_million_tokens,
     "throughput": lambda plan: 1 / plan.service.tokens_per_s,
@@ -53,7 +54,7 @@ def test_the_price_is_that_of_the_plan_with_the_pin(name: str, question: str, go
     value = f"[{', '.join(pin.value)}]" if isinstance(pin.value, tuple) else pin.value
     other = example_plan(name, f"objective={goal}", f"pins.{pin.address}={value}")
     assert found.ratio == pytest.approx(GOALS[goal](other) / GOALS[goal](plan), rel=SOLVER_PRICES)
-    assert found.ratio >= 1
+    assert found.ratio >= 1 or "is not among the batches" in found.notes[0]
     assert sum(cause.effect for cause in found.parts) == pytest.approx(found.ratio - 1, abs=SOLVER_PRICES)
     assert [abs(c.effect) for c in found.parts] == sorted((abs(c.effect) for c in found.parts), reverse=True)
     numbers = {number.address: number for number in found.difference.numbers}
