@@ -169,7 +169,8 @@ def explain_command(path: Path, address: str | None, style: str, questions: tupl
 
 def why_not_command(plan: "Plan", questions: tuple[str, ...], style: str) -> int:
     """What each other choice would cost, or why it cannot be had."""
-    from planner.explain import answers_to_json, answers_to_text, why_not
+    from planner.explain.why_not import why_not
+    from planner.explain.why_not_text import answers_to_json, answers_to_text
 
     found = why_not(plan, questions)
     text = answers_to_json(found) if style == "json" else answers_to_text(found, plan.proof.objective)

@@ -1,16 +1,18 @@
 """The shadow of each limit: what one more GB or millisecond would save, or how far the limit could tighten."""
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
 from planner.plan.units import in_base_unit, limit_text, percent_text
 from planner.problem.build import build
 from planner.problem.problem import NS, UNIT_BYTES, LimitName
-from planner.solve.search import search
-from planner.solve.shadow import Better, Shadow, shadow_of
 
-Shadows = Mapping[LimitName, Shadow]
+if TYPE_CHECKING:
+    from planner.solve.shadow import Better, Shadow
+
+Shadows = Mapping[LimitName, "Shadow"]
 
 STEPS: Mapping[LimitName, int] = {"hbm": 1_000_000_000 // UNIT_BYTES, "ttft": NS // 1000, "tpot": NS // 1000}
 STEP_TEXT: Mapping[LimitName, str] = {"hbm": "1 GB", "ttft": "1 ms", "tpot": "1 ms"}
@@ -18,6 +20,9 @@ STEP_TEXT: Mapping[LimitName, str] = {"hbm": "1 GB", "ttft": "1 ms", "tpot": "1 
 
 def shadows_of(plan: Plan) -> Shadows | None:
     """The shadow of every limit of a plan's spec; None when the plan's prices are no longer today's."""
+    from planner.solve.search import search
+    from planner.solve.shadow import shadow_of
+
     problem = build(spec_of(plan)).problem
     optimum = search(problem)
     if optimum is None or optimum.value != plan.proof.bound:
@@ -32,11 +37,11 @@ def shadow_sentences(shadows: Shadows, names: tuple[LimitName, ...]) -> Iterator
             yield f"{name.upper()} limit of {limit_text(name, shadows[name].have)}: {shadow_text(shadows[name])}"
 
 
-def shadow_text(shadow: Shadow) -> str:
+def shadow_text(shadow: "Shadow") -> str:
     """Whether a limit binds, and what moving it would change."""
     step = STEP_TEXT[shadow.limit]
     if shadow.first is None or shadow.free is None:
-        return f"not binding: it could fall to {limit_text(shadow.limit, shadow.used)} before the plan changes"
+        return f"not binding: it could fall to {limit_text(shadow.limit, shadow.used)} before the best plan changes"
     free = f"without it the best plan {better_text(shadow, shadow.free)}"
     if shadow.step_saves > 0:
         return f"binding: {step} more saves {percent_text(shadow.step_saves)}; {free}"
@@ -45,7 +50,7 @@ def shadow_text(shadow: Shadow) -> str:
     return f"binding, but {step} more changes nothing: {first}{rest}"
 
 
-def better_text(shadow: Shadow, better: Better) -> str:
+def better_text(shadow: "Shadow", better: "Better") -> str:
     """What a better plan needs and saves."""
     return f"needs {limit_text(shadow.limit, better.need)} and saves {percent_text(better.saves)}"
 

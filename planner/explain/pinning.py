@@ -8,7 +8,7 @@ from cost_models.torus import IllegalSlice, parse_slice
 from planner.errors import ShardwrightError
 from planner.plan.machine import machine_of, rules_of
 from planner.plan.schema import Plan
-from planner.problem.build import pieces_of
+from planner.problem.build import batches_of, pieces_of
 from planner.problem.pins import allowed_by
 from planner.spec import PINS, PinValue, Spec, SpecErrors
 from planner.spec.document import parse
@@ -84,6 +84,8 @@ def pinned(spec: Spec, pin: Pin) -> tuple[Spec, list[str]]:
     own = spec.pins.get(pin.address)
     if own is not None and own != pin.value:
         notes.append(f"instead of the spec's own pin {Pin(pin.address, own).text}")
+    if pin.address == "generate.batch" and pin.value not in (allowed := batches_of(spec)):
+        notes.append(f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}")
     changes: dict[str, object] = {"pins": {**spec.pins, pin.address: pin.value}}
     if pin.address == "slice" and pin.value not in spec.hardware.slices:
         notes.append(f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}")

@@ -13,11 +13,13 @@ def explain_service(subject: Subject) -> Explanation:
     """TTFT, TPOT, throughput and cost, as sums of the two steps."""
     plan, service = subject.plan, subject.plan.service
     prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
-    batch, output = plan.generate.batch, subject.spec.workload.output_tokens.mean
+    batch, output, prompts = plan.generate.batch, subject.spec.workload.output_tokens.mean, plan.prefill.prompts
+    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
+    reads = f"{batch} prefills" if prompts == 1 else f"{batch}/{prompts} prefills"
     chips = subject.machine.slice.chips
     sentences = (
-        f"TTFT {seconds_text(service.ttft_s)} = one step in progress {generate} + the prefill {prefill}",
-        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {batch} prefills of {prefill} "
+        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}",
+        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
         f"shared by {output} output tokens: prefills stop generation",
         f"{digits(service.tokens_per_s)} tokens/s = {batch} sequences / TPOT",
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "

@@ -19,7 +19,7 @@ FORMAT_VERSION = "1.0"
 
 WORDS = {
     "taken": "taken",
-    "tied": "as good, but larger, on a later mesh or with a smaller batch",
+    "tied": "as good but later in the order",
     "dearer": "solved and dearer",
     "bounded": "dismissed by their bound",
     "limit": "ruled out by one limit",

@@ -149,12 +149,11 @@ def proof_text(plan: Plan) -> str:
 def near_text(proof: Proof, near: Near) -> str:
     """What a plan near an earlier one keeps and moves, and what that costs."""
     above = f"{percent_text(proof.above)} above the optimum" if proof.above else "the optimum"
-    within = f"the least change within {percent_text(near.within)}"
     moved = f"up to {bytes_text(near.moved_bytes)} of weights move to a chip" if near.moved_bytes else "no weights move"
     if not near.moved_bytes and not near.changed:
         return f"kept the layout of {near.plan}: {above}, {moved}"
     changed = f"; {', '.join(near.changed)} {'change' if len(near.changed) > 1 else 'changes'}" if near.changed else ""
-    return f"{within} of the layout of {near.plan}: {above}, {moved}{changed}"
+    return f"nearest to the layout of {near.plan} within {percent_text(near.within)}: {above}, {moved}{changed}"
 
 
 def plain_table(*columns: str, numeric: Iterable[int] = ()) -> Table:

@@ -18,6 +18,8 @@ class Steps:
 
     prefill_s: tuple[tuple[int, float], ...]
     generate_s: float
+    prompts: int = 1
+    """Prompts that a prefill reads together, in the same time when there are fewer."""
 
     def prompt_s(self, tokens: int) -> float:
         """Seconds to read a prompt: those of the smallest bucket that holds it."""
@@ -27,8 +29,11 @@ class Steps:
 def steps_of(plan: Plan) -> Steps:
     """The steps of a plan."""
     costed = {tokens: prefill_cost_s(plan, tokens) for tokens in {*plan.prefill.buckets, plan.prefill.tokens}}
+    prompts = plan.prefill.prompts
     scale = plan.prefill.step_s / costed[plan.prefill.tokens]
-    return Steps(tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets), plan.generate.step_s)
+    return Steps(
+        tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets), plan.generate.step_s, prompts
+    )
 
 
 def prefill_cost_s(plan: Plan, tokens: int) -> float:
