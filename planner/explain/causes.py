@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
-from planner.problem.build import batches_of, prompts_of
+from planner.problem.build import batches_of
 from planner.problem.problem import Limits, Place, Problem
 from planner.spec import Spec
 
@@ -26,19 +25,13 @@ class Cause:
 
 
 def objective_ratio(base: Plan, head: Plan) -> float:
-    """How many times the objective of one plan another reaches, exactly until it is divided."""
-    return float(objective(head) / objective(base))
-
-
-def objective(plan: Plan) -> Fraction:
-    """The objective of a plan for one request, from the solver's integer."""
-    spec = spec_of(plan)
-    return Fraction(plan.proof.value, problem_of(spec).goal_multiple)
+    """How many times the objective of one plan another reaches."""
+    return head.proof.value / base.proof.value
 
 
 def problem_of(spec: Spec) -> Problem:
     """A problem with the goal of a spec and no meshes, to weigh times with."""
-    return Problem((), batches_of(spec), prompts_of(spec), spec.workload.output_tokens.mean, spec.objective, Limits())
+    return Problem((), batches_of(spec), spec.workload.output_tokens.mean, spec.objective, Limits())
 
 
 def phase_weights(plan: Plan) -> Mapping[str, float]:
@@ -46,7 +39,7 @@ def phase_weights(plan: Plan) -> Mapping[str, float]:
     problem = problem_of(spec_of(plan))
     place = Place(len(plan.mesh.chips), plan.prefill.prompts, plan.generate.batch)
     weights = problem.goal_weights(problem.goal, place)
-    scale = weights.scale / problem.goal_multiple
+    scale = float(weights.scale)
     return {"prefill": weights.prefill * scale, "generate": weights.generate * scale}
 
 

@@ -1,6 +1,7 @@
 """The shadow of each limit: what one more GB or millisecond would save, or how far the limit could tighten."""
 
 from collections.abc import Iterator, Mapping
+from math import ceil
 from typing import TYPE_CHECKING
 
 from planner.plan.machine import spec_of
@@ -25,7 +26,7 @@ def shadows_of(plan: Plan) -> Shadows | None:
 
     problem = build(spec_of(plan)).problem
     optimum = search(problem)
-    if optimum is None or optimum.value != plan.proof.bound:
+    if optimum is None or ceil(optimum.value) != plan.proof.bound:
         return None
     return {name: shadow_of(problem, optimum, name, STEPS[name]) for name in problem.limits.named()}
 

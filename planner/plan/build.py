@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil
 
 from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
@@ -277,10 +278,11 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
 def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
     """Means that users see, by the formulas of `Problem.goal_weights`."""
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
-    request_s = prefill_s / prompts + output * generate_s / batch
+    waiting = (prompts - 1) / 2
+    request_s = prefill_s / prompts + output * generate_s / (batch - waiting)
     return schema.Service(
-        ttft_s=(prompts - 1) / 2 * request_s + generate_s + prefill_s,
-        tpot_s=batch * request_s / output,
+        ttft_s=waiting * request_s + generate_s + prefill_s,
+        tpot_s=(batch - waiting) * request_s / output,
         tokens_per_s=output / request_s,
         chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips * request_s / output,
     )
@@ -291,8 +293,8 @@ def proof_of(built: Built, solution: Solution, near: schema.Near | None) -> sche
     return schema.Proof(
         status="OPTIMAL" if solution.value == solution.bound else "NEAR",
         objective=built.problem.goal,
-        value=solution.value,
-        bound=solution.bound,
+        value=ceil(solution.value),
+        bound=ceil(solution.bound),
         candidates=solution.candidates,
         solved=solution.solved,
         near=near,
@@ -316,5 +318,5 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
         rules=table,
         strategy=schema.Strategy(**strategy),
         step_s=costs.total_s(parts, chosen.machine),
-        objective_ratio=round(taken.value / solution.value, 6),
+        objective_ratio=round(float(taken.value / solution.value), 6),
     )

@@ -187,6 +187,7 @@ class Near(Record):
 class Proof(Record):
     """The solver's word: status, the objective it reached, the bound it proved, and how much it looked at.
 
+    Value and bound are nanoseconds of a request, chip-nanoseconds for a cost, rounded up.
     OPTIMAL: value and bound are equal. NEAR: no plan is below the bound, and the value is within the tolerance of it.
     """
 

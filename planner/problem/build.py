@@ -46,7 +46,7 @@ def build(spec: Spec) -> Built:
     pricers = (Pricer(each, load, allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines)
     tables = tuple(table for pricer in pricers for table in pricer.tables())
     output = spec.workload.output_tokens.mean
-    problem = Problem(tables, load.batches, load.prompts, output, spec.objective, limits_of(spec, machine_chip))
+    problem = Problem(tables, load.batches, output, spec.objective, limits_of(spec, machine_chip))
     return Built(problem, machines, load)
 
 

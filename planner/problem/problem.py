@@ -15,8 +15,9 @@ Prices are asked for when a candidate is opened. Until then it has a floor, belo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
-from math import gcd, lcm
+from math import ceil, floor, gcd, lcm
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -149,12 +150,19 @@ class Weights:
     prefill: int
     generate: int
     hbm: int = 0
-    scale: int = 1
+    scale: Fraction = Fraction(1)
     change: int = 0
 
     def of(self, prefill_ns: int, generate_ns: int, hbm: int, change: int = 0) -> int:
         """The quantity, exactly, without the scale."""
         return self.prefill * prefill_ns + self.generate * generate_ns + self.hbm * hbm + self.change * change
+
+
+def whole_weights(prefill: Fraction, generate: Fraction) -> Weights:
+    """The quantity `prefill * T_prefill + generate * T_generate` in the smallest whole weights."""
+    whole = lcm(prefill.denominator, generate.denominator)
+    a, b = int(prefill * whole), int(generate * whole)
+    return Weights(a // gcd(a, b), b // gcd(a, b), scale=Fraction(gcd(a, b), whole))
 
 
 class Place(NamedTuple):
@@ -176,70 +184,50 @@ class Problem:
 
     meshes: tuple[MeshTable, ...]
     batches: tuple[int, ...]
-    prompts: tuple[int, ...]
     output_tokens: int
     goal: GoalName
     limits: Limits
-    ceilings: tuple[tuple[GoalName, int], ...] = ()
+    ceilings: tuple[tuple[GoalName, Fraction], ...] = ()
     """Goals that a solution must reach besides, each with the most it may be, as `goal_weights` scales it."""
 
-    @cached_property
-    def multiple(self) -> int:
-        """What seconds of a request are multiplied by so that they are integers for every batch B and prompts P."""
-        return 2 * lcm(*self.batches) * lcm(*self.prompts)
-
-    @property
-    def goal_multiple(self) -> int:
-        """What the goal is multiplied by, in nanoseconds or 64 KiB units."""
-        return 1 if self.goal in ("hbm", "change") else self.multiple
-
     def goal_weights(self, goal: GoalName, at: Place) -> Weights:
-        """What `goal` minimises, as an exact integer that compares between candidates. P prompts are read together.
+        """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
-        throughput  slice-nanoseconds a request            T_prefill / P + out * T_generate / B
-        cost        chip-nanoseconds a request             chips * throughput
-        tpot        times output tokens                    B * throughput
+        A slot whose sequence has ended waits for P - 1 others before the prefill that fills them, so that
+        A = B - (P - 1) / 2 sequences are generated on average.
+
+        throughput  slice-seconds a request                T_prefill / P + out * T_generate / A
+        cost        chip-seconds a request                 chips * throughput
+        tpot        times output tokens                    A * throughput
         ttft        the other prompts of the prefill arrive, the step in progress ends, the prompts are read
                                                            (P - 1) / 2 * throughput + T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
-        batch, prompts, out = at.batch, at.prompts, self.output_tokens
-        served, others, pairs = (batch, out * prompts), prompts - 1, batch * prompts
+        waiting = Fraction(at.prompts - 1, 2)
+        active = at.batch - waiting
+        served = Fraction(1, at.prompts), self.output_tokens / active
         match goal:
-            case "throughput":
-                return self.normal(*served, 2 * pairs, 2)
-            case "cost":
-                return self.normal(*served, 2 * pairs, 2 * at.chips)
-            case "tpot":
-                return self.normal(*served, 2 * pairs, 2 * batch)
-            case "ttft":
-                prefill, generate = (others * each + 2 * pairs for each in served)
-                return self.normal(prefill, generate, 2 * pairs)
-            case "latency":
-                prefill, generate = ((others + 2 * batch) * each + 2 * pairs for each in served)
-                return self.normal(prefill, generate, 2 * pairs)
             case "hbm":
                 return Weights(0, 0, 1)
             case "change":
                 return Weights(0, 0, change=1)
+            case "ttft":
+                return whole_weights(*(waiting * each + 1 for each in served))
+            case "latency":
+                return whole_weights(*((waiting + active) * each + 1 for each in served))
+        factor = {"cost": Fraction(at.chips), "tpot": active}.get(goal, Fraction(1))
+        return whole_weights(*(factor * each for each in served))
 
-    def normal(self, prefill: int, generate: int, divisor: int, factor: int = 1) -> Weights:
-        """The quantity `factor * (prefill * T_prefill + generate * T_generate) / divisor` in the smallest weights."""
-        common = gcd(prefill, generate)
-        return Weights(prefill // common, generate // common, scale=self.multiple * factor * common // divisor)
-
-    def units(self, name: GoalName, value: int) -> int:
+    def units(self, name: GoalName, value: Fraction) -> int:
         """A value of a goal in the unit of its limit, rounded up: 64 KiB; nanoseconds, TPOT for one token."""
-        if name in ("hbm", "change"):
-            return value
-        return -(-value // (self.multiple * (self.output_tokens if name == "tpot" else 1)))
+        return ceil(value / self.output_tokens if name == "tpot" else value)
 
     def limit_rows(self, at: Place) -> list[tuple[Weights, int]]:
         """Each limit and ceiling as a quantity and its bound."""
         rows = list(self.named_rows(at).values())
         for goal, most in self.ceilings:
             weights = self.goal_weights(goal, at)
-            rows.append((weights, most // weights.scale))
+            rows.append((weights, floor(most / weights.scale)))
         return rows
 
     def named_rows(self, at: Place) -> dict[LimitName, tuple[Weights, int]]:
@@ -247,6 +235,5 @@ class Problem:
         rows = {}
         for name, bound in self.limits.named().items():
             weights = self.goal_weights(name, at)
-            most = bound if name == "hbm" else bound * self.multiple * (self.output_tokens if name == "tpot" else 1)
-            rows[name] = weights, most // weights.scale
+            rows[name] = weights, floor(bound * (self.output_tokens if name == "tpot" else 1) / weights.scale)
         return rows

@@ -1,9 +1,9 @@
 """One interleaved server and its clients, as simpy processes.
 
-The server does one thing at a time: while slots are free and prompts wait, as many as a prefill reads together or all
-that could come, it reads them, which also makes their first tokens; otherwise it runs a generate step, which adds a token
-to every slot in use. A client sends a request, waits for the whole answer, and sends the next; by then the server has
-begun its next step, so a prompt waits for that step.
+The server does one thing at a time: when as many prompts wait and slots are free as a prefill reads together, or
+nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate step, which
+adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the next; by then
+the server has begun its next step, so a prompt waits for that step.
 """
 
 from collections import deque
@@ -79,10 +79,10 @@ class Server:
 
     def next_prompts(self) -> list[Request]:
         """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""
-        most = min(self.steps.prompts, self.slots - len(self.active))
-        if not self.waiting or most < 1 or (self.active and len(self.waiting) < most):
+        ready = min(len(self.waiting), self.slots - len(self.active), self.steps.prompts)
+        if self.active and ready < self.steps.prompts:
             return []
-        return [self.waiting.popleft() for _ in range(min(most, len(self.waiting)))]
+        return [self.waiting.popleft() for _ in range(ready)]
 
     def add_tokens(self, requests: list[Request]) -> None:
         """One token more for each of `requests`; those that are complete leave their slot."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import le
 
 import numpy as np
@@ -41,7 +42,7 @@ class Candidate:
     mesh_index: int
     batch_index: int
 
-    def floor(self) -> int | None:
+    def floor(self) -> Fraction | None:
         """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
         at, floor = self.batch_index, self.table.floor(self.problem.limits.hbm)
         if any(floor.least(weights, at) > bound for weights, bound in self.limit_rows()):
@@ -93,7 +94,7 @@ class Candidate:
             bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
         return bounds
 
-    def bound(self) -> int | None:
+    def bound(self) -> Fraction | None:
         """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
         least = int(self.residual_bounds().min())
         return None if least >= NEVER else least * self.weights().scale

@@ -6,6 +6,7 @@ order of their bounds; so the ledger can be drawn up afterwards, and costs nothi
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Literal
 
 from planner.problem.problem import LimitName, Problem, Weights
@@ -51,8 +52,8 @@ class Entry:
 
     candidate: Candidate
     verdict: Verdict
-    bound: int | None = None
-    value: int | None = None
+    bound: Fraction | None = None
+    value: Fraction | None = None
     broken: tuple[Least, ...] = ()
 
 
@@ -87,7 +88,9 @@ def ledger_of(problem: Problem, solution: Solution | None) -> Ledger:
 
 def entry_of(candidate: Candidate, taken: Taken | None) -> Entry:
     """What became of one candidate."""
-    bound = candidate.bound()
+    bound = candidate.floor()
+    if bound is None or taken is None or bound <= taken.value:
+        bound = candidate.bound()
     if bound is None:
         return ruled_out(candidate)
     if taken is not None and bound > taken.value:

@@ -16,7 +16,7 @@ def search_near(problem: Problem, changes: Problem, optimum: Solution, within: F
     change under it, and the best goal with that change. The bound is the optimum's, so value and bound tell how far
     the solution may be from the best one.
     """
-    ceiling = (problem.goal, optimum.value + int(optimum.value * within))
+    ceiling = (problem.goal, optimum.value * (1 + within))
     least = search(replace(changes, goal="change", ceilings=(ceiling,)))
     assert least is not None, "the optimum itself is within the ceiling"
     best = search(replace(changes, ceilings=(ceiling, ("change", least.value))))

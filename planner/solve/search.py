@@ -7,6 +7,8 @@ is left, and the solution is optimal for the whole problem.
 
 import heapq
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 
 from planner.problem.problem import Problem
 from planner.solve.candidate import Candidate, Forbid
@@ -20,13 +22,13 @@ class Solution:
     """The optimum, with the proof: no candidate left unsolved has a bound below `bound`."""
 
     taken: Taken
-    bound: int
+    bound: Fraction
     candidates: int
     solved: int
 
     @property
-    def value(self) -> int:
-        """The goal reached, as the problem scales it."""
+    def value(self) -> Fraction:
+        """The goal reached, in nanoseconds of a request."""
         return self.taken.value
 
 
@@ -35,7 +37,8 @@ def candidates_of(problem: Problem) -> list[Candidate]:
     return [
         Candidate(problem, table, mesh_index, batch_index)
         for mesh_index, table in enumerate(problem.meshes)
-        for batch_index in range(len(problem.batches))
+        for batch_index, batch in enumerate(problem.batches)
+        if table.prompts <= batch
     ]
 
 
@@ -68,7 +71,7 @@ def preferred(found: Taken, best: Taken) -> bool:
     return order(found) < order(best)
 
 
-def order(taken: Taken) -> tuple[int, int, int, int]:
+def order(taken: Taken) -> tuple[Fraction, int, int, int]:
     """What solutions of different candidates are compared by."""
     candidate = taken.candidate
     return taken.value, candidate.table.chips, candidate.mesh_index, -candidate.batch
@@ -76,7 +79,7 @@ def order(taken: Taken) -> tuple[int, int, int, int]:
 
 def solve_one(candidate: Candidate, best: Taken | None) -> Taken | None:
     """The best solution of a candidate that is no worse than `best`."""
-    at_most = None if best is None else best.value // candidate.weights().scale
+    at_most = None if best is None else floor(best.value / candidate.weights().scale)
     quick = relaxed_optimum(candidate)
     if quick is not None:
         own = quick.quantity(candidate.weights())

@@ -42,7 +42,7 @@ def shadow_of(problem: Problem, optimum: Solution, name: LimitName, step: int) -
     without = replace(problem, limits=problem.limits.without(name))
     free = search(without)
     assert free is not None, "what keeps every limit keeps all but one"
-    if free.value >= optimum.value:
+    if free.value > optimum.value - 1:
         return Shadow(name, have, used, step, 0.0)
 
     def saved(limit: int) -> float:
@@ -74,4 +74,4 @@ def quantity_of(solution: Solution, name: LimitName) -> int:
 
 def share_saved(solution: Solution, optimum: Solution) -> float:
     """How much cheaper a solution is than the optimum, as a share of the optimum."""
-    return (optimum.value - solution.value) / optimum.value
+    return float((optimum.value - solution.value) / optimum.value)

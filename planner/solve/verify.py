@@ -4,6 +4,7 @@ Blocks meet only in the residual layout, so the optimum can be enumerated: for e
 combination of undominated options. It is exact with limits too.
 """
 
+from fractions import Fraction
 from itertools import product
 
 from planner.problem.problem import Problem
@@ -31,13 +32,13 @@ def faults(taken: Taken) -> list[str]:
     return found
 
 
-def exact_optimum(problem: Problem) -> int | None:
+def exact_optimum(problem: Problem) -> Fraction | None:
     """The least value of the goal over all solutions, by enumeration; None if there is no solution."""
     values = [value for candidate in candidates_of(problem) if (value := candidate_optimum(candidate)) is not None]
     return min(values, default=None)
 
 
-def candidate_optimum(candidate: Candidate) -> int | None:
+def candidate_optimum(candidate: Candidate) -> Fraction | None:
     """The least goal within one candidate, by enumeration."""
     by_residual: dict[int, dict[int, list[Choice]]] = {}
     for choice in candidate.choices(None):

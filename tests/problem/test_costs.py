@@ -56,7 +56,7 @@ def test_a_2d_generate_step_costs_what_scored_steps_cost_and_what_rendered_ones_
     on = machine(stack)
     parts = {
         **parts_of(costs.generate_attention_work(TWO_D, BATCH, CONTEXT, on), on),
-        **costs.generate_mlp_parts(TWO_D, BATCH, on),
+        **parts_of(costs.generate_mlp_work(TWO_D, BATCH, on), on),
     }
     x, y = on.slice.axes
     layout = Layout(feature=(x,), hidden=(y,))

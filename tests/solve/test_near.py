@@ -23,7 +23,7 @@ def test_the_nearest_solution_equals_brute_force(problem: Problem, within: Fract
     if optimum is None:
         return
     near = search_near(problem, changes, optimum, within)
-    most = optimum.value + int(optimum.value * within)
+    most = optimum.value * (1 + within)
     least, goal = min((change, goal) for goal, change in kept_solutions(changes) if goal <= most)
     table = changes.meshes[near.taken.candidate.mesh_index]
     at = near.taken.candidate.batch_index

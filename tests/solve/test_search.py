@@ -82,7 +82,7 @@ def block(name: str, hbm: list[int]) -> Block:
 def toy(*, hbm_limit: int) -> Problem:
     blocks = (block("attention", [5, 2, 2]), block("mlp", [1]), block("vocab", [4, 3]))
     table = table_of("slice", 1, 1, 1, blocks, no_floor(1))
-    return Problem((table,), (1,), (1,), 1, "cost", Limits(hbm=hbm_limit))
+    return Problem((table,), (1,), 1, "cost", Limits(hbm=hbm_limit))
 
 
 def test_ties_go_to_less_memory_and_then_to_the_earlier_option():

@@ -76,14 +76,14 @@ def problems(draw) -> Problem:
     limit = st.none() | st.integers(min_value=0, max_value=2**34) | SMALL
     limits = Limits(draw(st.none() | st.integers(min_value=0, max_value=90)), draw(limit), draw(limit))
     output, goal = draw(st.integers(1, 9)), draw(st.sampled_from(GOALS))
-    return Problem(tuple(tables), batches, (1, 2, 4), output, goal, limits)
+    return Problem(tuple(tables), batches, output, goal, limits)
 
 
 @dataclass(frozen=True)
 class Found:
-    """One legal combination: its goal as the problem scales it, what limits bound, and its change."""
+    """One legal combination: its goal, what limits bound, and its change."""
 
-    goal: int
+    goal: Fraction
     hbm: int
     ttft: Fraction
     tpot: Fraction
@@ -93,6 +93,8 @@ class Found:
 def solutions(problem: Problem) -> Iterator[Found]:
     """Every legal combination."""
     for table, (at, batch) in product(problem.meshes, enumerate(problem.batches)):
+        if table.prompts > batch:
+            continue
         for rows in product(*(range(len(block.options)) for block in table.blocks)):
             picked = list(zip(table.blocks, rows, strict=True))
             agree = len({int(block.residual[row]) for block, row in picked}) == 1
@@ -109,16 +111,14 @@ def found_of(
     problem: Problem, table: MeshTable, batch: int, prefill: int, generate: int, hbm: int, change: int
 ) -> Found:
     """A combination with what users see of it, in nanoseconds."""
-    out, prompts = problem.output_tokens, table.prompts
-    request = Fraction(prefill, prompts) + Fraction(out * generate, batch)
-    ttft, tpot = Fraction(prompts - 1, 2) * request + prefill + generate, batch * request / out
+    out, waiting = problem.output_tokens, Fraction(table.prompts - 1, 2)
+    request = Fraction(prefill, table.prompts) + out * generate / (batch - waiting)
+    ttft, tpot = waiting * request + prefill + generate, (batch - waiting) * request / out
     goals = {"cost": table.chips * request, "throughput": request, "latency": ttft + out * tpot}
-    goal = goals[problem.goal] * problem.multiple
-    assert goal.denominator == 1
-    return Found(int(goal), hbm, ttft, tpot, change)
+    return Found(goals[problem.goal], hbm, ttft, tpot, change)
 
 
-def kept_solutions(problem: Problem) -> list[tuple[int, int]]:
+def kept_solutions(problem: Problem) -> list[tuple[Fraction, int]]:
     """Goal and change of every solution that keeps every limit."""
     limits = problem.limits
     return [
@@ -130,7 +130,7 @@ def kept_solutions(problem: Problem) -> list[tuple[int, int]]:
     ]
 
 
-def brute_force(problem: Problem) -> int | None:
+def brute_force(problem: Problem) -> Fraction | None:
     """The least goal over all solutions that keep every limit."""
     return min((goal for goal, _ in kept_solutions(problem)), default=None)
 
