@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import product
+from math import ceil
 
 from planner.plan.units import in_base_unit, limit_text
 from planner.problem.options import Option, Residual
@@ -49,7 +50,7 @@ def header(ledger: Ledger, name: str) -> dict[str, object]:
         "format_version": FORMAT_VERSION,
         "name": name,
         "objective": ledger.problem.goal,
-        "value": ledger.taken.value if ledger.taken else None,
+        "value": ceil(ledger.taken.value) if ledger.taken else None,
         "candidates": dict(counted(ledger.entries)),
         "options": {block: dict(counts) for block, counts in option_counts(ledger).items()},
     }
@@ -80,15 +81,16 @@ def candidate_line(entry: Entry, index: int, ledger: Ledger, winner: int | None)
         "index": index,
         "slice": candidate.table.slice,
         "mesh": mesh_text(candidate.table),
+        "prompts": candidate.table.prompts,
         "batch": candidate.batch,
         "verdict": entry.verdict,
-        "bound": entry.bound,
+        "bound": None if entry.bound is None else ceil(entry.bound),
     }
     if entry.value is not None:
-        line["value"] = entry.value
+        line["value"] = ceil(entry.value)
     reached = entry.bound if entry.value is None else entry.value
     if ledger.taken is not None and reached is not None:
-        line["ratio"] = round(reached / ledger.taken.value, 6) if ledger.taken.value else 1.0
+        line["ratio"] = round(float(reached / ledger.taken.value), 6) if ledger.taken.value else 1.0
         if entry.verdict in ("bounded", "dearer", "tied"):
             line["by"] = winner
     if entry.broken:

@@ -88,9 +88,10 @@ def test_what_a_plan_has_is_said_to_be_had() -> None:
 
 
 def test_a_pinned_batch_leaves_the_cut_of_the_batch_free() -> None:
-    plan = example_plan(L70B)
+    by_batch = "pins.generate.kv_cache=heads_x_batch"
+    plan = example_plan(L70B, by_batch)
     assert plan.generate.rules.batch
-    pinned = example_plan(L70B, f"pins.generate.batch={plan.generate.batch}")
+    pinned = example_plan(L70B, by_batch, f"pins.generate.batch={plan.generate.batch}")
     assert pinned.generate.rules == plan.generate.rules
 
 

@@ -46,7 +46,11 @@ def stored(draw) -> Boxes:
     copied = tuple(a for a, role in zip(axes, roles, strict=True) if role == "copied")
     d_ff = tuple(a for a, w in zip(axes, widths, strict=True) if w == "d_ff" and a not in d_model)
     vocab = tuple(a for a in axes if draw(st.booleans()))
-    return Boxes(GenerateRules((), d_model, kv_heads + copied, kv_heads, d_ff, vocab), TINY, places)
+    return Boxes(
+        GenerateRules(d_model=d_model, q_heads=kv_heads + copied, kv_heads=kv_heads, d_ff=d_ff, vocab=vocab),
+        TINY,
+        places,
+    )
 
 
 def part_of(boxes: Boxes, chip: tuple[int, ...], axes: tuple[str, ...]) -> int:
