@@ -71,14 +71,27 @@ def rules_of(taken: Taken) -> Rules:
 
 
 def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
-    """The plan of a solution."""
-    candidate = solution.taken.candidate
-    machine = built.machines[candidate.mesh_index]
-    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, built.load)
-    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
+    """The plan of a solution, with the best plans not taken."""
+    chosen, plan = chosen_of(built, solution), plan_alone(spec, built, solution)
     ups = runner_ups(solution)
-    prefill = prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
-    generate = generate.model_copy(update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)})
+    prefill = plan.prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
+    generate = plan.generate.model_copy(
+        update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)}
+    )
+    return plan.model_copy(update={"prefill": prefill, "generate": generate})
+
+
+def chosen_of(built: Built, solution: Solution) -> Chosen:
+    """The solution, decoded."""
+    candidate = solution.taken.candidate
+    return Chosen(rules_of(solution.taken), built.machines[candidate.mesh_index], candidate.batch, built.load)
+
+
+def plan_alone(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
+    """The plan of a solution without runner-ups, which take longer to solve than the rest does to write down."""
+    chosen = chosen_of(built, solution)
+    machine = chosen.machine
+    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
     return schema.Plan(
         format_version=schema.FORMAT_VERSION,
         name=spec.name,
