@@ -32,7 +32,8 @@ def prefill_attention(
 
     With `causal` the kernel skips masked blocks and the queries are the last T of the S tokens: pairs = T * S - T^2/2.
     That is half of them when T = S, and the load of the last, slowest chip when a prompt is cut in pieces or when the
-    first S - T tokens are a cached prefix. With a `window` no token attends to more than that many.
+    first S - T tokens are a cached prefix. With a `window` no token attends to more than that many. The kernel has an
+    efficiency of its own, `Stack.attention_efficiency`.
     """
     masked = query_tokens * query_tokens / 2 if causal else 0
     pairs = query_tokens * kv_tokens - masked
@@ -46,7 +47,8 @@ def prefill_attention(
         activation_bytes_per_element,
         kv_bytes_per_element,
     )
-    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+    math_s = compute_s(flops, compute_dtype, chip) / stack.attention_efficiency
+    return Roofline(math_s, hbm_s(moved_bytes, chip, stack))
 
 
 def generate_attention(
@@ -69,20 +71,23 @@ def generate_attention(
 
     T = 1: bytes per operation do not fall with B, so HBM binds (scaling-book, inference.md § What about attention).
     A step that verifies drafts has T `query_tokens` and reads the cache once. A `window` limits S, and reads one page
-    more than it fills when it starts inside one.
+    more than it fills when it starts inside one. A stack may have a least time per cached token, a time per sequence,
+    and kernels that read the keys of a group again for its query heads.
     """
     read_tokens = -(-context_tokens // page_tokens) * page_tokens
     if window is not None and window + query_tokens - 1 < context_tokens:
         context_tokens = window + query_tokens - 1
         read_tokens = min(read_tokens, (-(-context_tokens // page_tokens) + (page_tokens > 1)) * page_tokens)
     flops = 4 * sequences * query_tokens * context_tokens * q_heads * head_dim
+    reads = 1 + stack.kv_group_reads * max(0, q_heads / kv_heads - 1)
     moved_bytes = _moved_bytes(
         sequences * query_tokens * q_heads * head_dim,
-        sequences * read_tokens * kv_heads * head_dim,
+        sequences * read_tokens * kv_heads * head_dim * reads,
         activation_bytes_per_element,
         kv_bytes_per_element,
     )
-    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+    read_s = max(hbm_s(moved_bytes, chip, stack), sequences * context_tokens * stack.cached_token_layer_s)
+    return Roofline(compute_s(flops, compute_dtype, chip, stack), read_s, fixed_s=sequences * stack.sequence_layer_s)
 
 
 def causal_pairs_in_window(query_tokens: float, kv_tokens: float, window: float) -> float:

@@ -22,10 +22,10 @@ def matmul(
 ) -> Roofline:
     """Roofline of `rows` B activations of `in_dim` D through a weight of D x `out_dim` F.
 
-    T_math = 2 * B * D * F / C
+    T_math = 2 * (B + m0) * D * F / C     (m0: `Stack.partial_overlap_tokens`)
     T_hbm  = (b_a * B * D + b_w * D * F + b_a * B * F) / W_hbm     (scaling-book, roofline.md § Matrix multiplication)
     """
-    flops = 2 * rows * in_dim * out_dim
+    flops = 2 * (rows + stack.partial_overlap_tokens) * in_dim * out_dim
     activations = activation_bytes_per_element * rows * (in_dim + out_dim)
     moved_bytes = activations + weight_bytes_per_element * in_dim * out_dim
     return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
@@ -42,10 +42,19 @@ def weights_pass(
 ) -> Roofline:
     """Roofline of `rows` B activations through `parameters` P weights, the activations' own bytes left out.
 
-    T_math = 2 * B * P / C, T_hbm = b_w * P / W_hbm     (scaling-book, inference.md § Theoretical estimates)
+    T_math = 2 * (B + m0) * P / C, T_hbm = b_w * P / W_hbm     (scaling-book, inference.md § Theoretical estimates)
     """
+    flops = 2 * (rows + stack.partial_overlap_tokens) * parameters
     weight_bytes = weight_bytes_per_element * parameters
-    return Roofline(compute_s(2 * rows * parameters, compute_dtype, chip, stack), hbm_s(weight_bytes, chip, stack))
+    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(weight_bytes, chip, stack))
+
+
+def elementwise(rows: float, width: float, bytes_per_element: float, chip: Chip, stack: Stack = BOOK) -> Roofline:
+    """Roofline of what happens to `rows` activations of `width` outside matmuls: norms, rotations, gates, sums.
+
+    T_hbm = passes * B * width * b_a / W_hbm at the peak rate (form of the fit: `Stack.elementwise_passes`)
+    """
+    return Roofline(hbm_s=hbm_s(stack.elementwise_passes * rows * width * bytes_per_element, chip))
 
 
 def compute_s(flops: float, compute_dtype: str, chip: Chip, stack: Stack = BOOK) -> float:

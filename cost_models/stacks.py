@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from types import MappingProxyType
@@ -32,6 +32,8 @@ class Stack:
     """Hops of a collective through a switch of N chips: 1, log2(N) or N - 1."""
     partial_overlap_tokens: float = 0.0
     """Token rows m0 whose compute the load of a matmul's weights does not hide: the operations count 1 + m0 / rows."""
+    masked_pairs: Literal["skipped", "visited"] = "skipped"
+    """Whether prefill attention skips the pairs that the causal mask hides."""
     attention_efficiency: float = 1.0
     """Fraction of the peak rate that the prefill attention kernel reaches, masked pairs left out."""
     layer_s: float = 0.0
@@ -62,6 +64,30 @@ class Stack:
     """Chips whose measurements made the constants; empty when the stack is not fitted."""
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)
 
+    @property
+    def prices_steps(self) -> bool:
+        """Whether its constants stand for whole steps, not for collectives that are timed alone."""
+        return self.sources["mxu_efficiency"] != "not fitted"
+
+    def exposed_fraction(self, local_s: float, communication_s: float) -> float:
+        """The part of a block's collectives that local work does not hide: max(0, T_comm - ov * T_local) / T_comm."""
+        if communication_s == 0:
+            return 1.0
+        hidden_fraction = 1.0 if self.overlap == "everything" else self.hidden_fraction
+        return max(0.0, 1 - hidden_fraction * local_s / communication_s)
+
+    def at_peak(self) -> "Stack":
+        """This stack as if its kernels lost nothing: what it carries and visits, at the rates of the chip."""
+        return replace(
+            self,
+            mxu_efficiency=1.0,
+            hbm_efficiency=1.0,
+            attention_efficiency=1.0,
+            partial_overlap_tokens=0.0,
+            sequence_layer_s=0.0,
+            cached_token_layer_s=0.0,
+        )
+
 
 @cache
 def stacks() -> tuple[Stack, ...]:
@@ -75,6 +101,11 @@ def measured_stacks() -> tuple[Stack, ...]:
     return _read("measured.toml")
 
 
+def step_stacks() -> tuple[Stack, ...]:
+    """The stacks whose constants price whole steps, not collectives alone: those that a plan may be priced with."""
+    return tuple(each for each in (*stacks(), *measured_stacks()) if each.prices_steps)
+
+
 def stack(name: str) -> Stack:
     """The stack called `name`."""
     for catalogue in (stacks, measured_stacks):
@@ -86,23 +117,32 @@ def stack(name: str) -> Stack:
 
 
 def default_stack(chip_name: str) -> Stack:
-    """The stack that stands for the rendered JAX packages on a chip until they are measured there; see its errors in
-    docs/cost-models.md. A chip without measurements borrows from its closest relative."""
-    return stack(_DEFAULTS[chip_name])
+    """The stack that stands for the rendered JAX packages on a chip until they are measured there. A chip without
+    measurements borrows from its closest relative."""
+    return stack(_DEFAULTS[chip_name][0])
 
 
+def accuracy_text(chip_name: str, priced: Stack) -> str:
+    """What to expect of predictions for a chip that were priced with a stack; the scores are in docs/cost-models.md."""
+    name, expectation = _DEFAULTS[chip_name]
+    if priced.name == name:
+        return f"{name}: {expectation}"
+    if priced.name == "book":
+        return "book: rooflines at peak rates, a lower bound: published steps took 1 to 2 times as long, 3 at worst"
+    return f"{priced.name}: constants of other software ({priced.title}), unmeasured on {chip_name}"
+
+
+_V4 = "v4-looped-einsum", "published steps within 10 % where collectives are looped by hand, 1.4 times as long else"
+_V6E = "v6e-sglang-jax"
+_GPU = "hopper-engines", "served steps of engines with CUDA graphs within 20 %; JAX adds launches, unmeasured"
 _DEFAULTS = {
-    "v4": "v4-looped-einsum",
-    "v5p": "v4-looped-einsum",
-    "v5e": "v5e-jax-llm-examples",
-    "v6e": "v6e-sglang-jax",
-    "7x": "v6e-sglang-jax",
-    "a100": "hopper-engines",
-    "h100": "hopper-engines",
-    "h200": "hopper-engines",
-    "b200": "hopper-engines",
-    "gb200": "hopper-engines",
-    "cpu": "cpu",
+    "v4": _V4,
+    "v5p": (_V4[0], "constants of v4, where published steps are within 10 %; v5p itself is unmeasured"),
+    "v5e": ("v5e-jax-llm-examples", "decode steps of a 70B model within 10 %; prefill and other models are unmeasured"),
+    "v6e": (_V6E, "published steps of dense models within 15 %"),
+    "7x": (_V6E, "constants of v6e, where published steps are within 15 %; 7x itself is unmeasured"),
+    **dict.fromkeys(("a100", "h100", "h200", "b200", "gb200"), _GPU),
+    "cpu": ("cpu", "virtual devices share the host's cores: right within a factor of about two"),
 }
 
 

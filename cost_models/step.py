@@ -1,8 +1,9 @@
 """Seconds of one transformer step under a layout, kept by cause. One code path for every stack, `book` included.
 
-    T_step       = T_local + max(0, T_comm - ov * T_local) + L * t_layer + t_step
-    T_local      = L * (T_blocks + T_attention + T_elementwise) + T_logits
-    T_block      = max or sum of 2 * (rows + m0) * P / (e_m * C) and bytes / (e_h * W)
+    T_step       = L * (T_blocks + t_layer) + T_logits + t_step
+    T_block      = T_local + max(0, T_comm - ov * T_local)
+    T_local      = T_matmul + T_attention + T_elementwise
+    T_matmul     = max or sum of 2 * (rows + m0) * P / (e_m * C) and (weights + rows) / (e_h * W)
     T_attention  = KV bytes / (e_h * W) in generate, 4 * pairs * N * H / (e_att * C) in prefill
     T_comm       = per collective: launch + t_hop * hops + bytes / (e_i * bandwidth)
 
@@ -13,10 +14,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from cost_models.attention import prefill_attention
+from cost_models.attention import generate_attention, prefill_attention
 from cost_models.chips import Chip
 from cost_models.collectives import all_gather_s, all_to_all_s, latency_s
-from cost_models.matmul import compute_s, hbm_s
+from cost_models.matmul import compute_s, elementwise, hbm_s, matmul
+from cost_models.roofline import Roofline
 from cost_models.stacks import BOOK, Stack
 from cost_models.torus import Links
 from cost_models.transformer import Block, Layout, Numerics, Transformer, Work
@@ -27,7 +29,7 @@ class Step:
     """Seconds of a step by cause; the parts add up to the step, what is hidden behind another part is in neither."""
 
     weights_s: float = 0.0
-    """Reading weights from HBM."""
+    """Reading weights from HBM, and the rows that matmuls read and write beside them."""
     compute_s: float = 0.0
     """Operations that reading the weights does not hide; in prefill also those of attention."""
     kv_cache_s: float = 0.0
@@ -97,82 +99,94 @@ def roofline_s(model: Transformer, work: Work, layout: Layout, numerics: Numeric
 
 def _pass(model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack) -> Step:
     """One pass through all layers and the output head."""
-    rows = work.tokens / layout.gathered_ways
-    layer = _attention(model, work, layout, numerics, chip, stack)
+    layer = Step(fixed_s=stack.layer_s)
     for block in model.blocks:
-        layer += _block(block, model.d_model, rows, layout, numerics, chip, stack)
-        layer += _transfers(_block_transfers(block, model, rows, layout, numerics), layout, chip, stack)
-    whole = model.layers * layer + _logits(model, work, layout, numerics, chip, stack)
-    exposed = _exposed_fraction(whole, stack)
-    return replace(
-        whole,
-        collective_bytes_s=whole.collective_bytes_s * exposed,
-        collective_latency_s=whole.collective_latency_s * exposed,
-        fixed_s=model.layers * stack.layer_s + stack.step_s,
-    )
-
-
-def _exposed_fraction(whole: Step, stack: Stack) -> float:
-    """The part of the collectives that local work does not hide: max(0, T_comm - ov * T_local) / T_comm."""
-    communication_s = whole.collective_bytes_s + whole.collective_latency_s
-    if communication_s == 0:
-        return 1.0
-    hidden_fraction = 1.0 if stack.overlap == "everything" else stack.hidden_fraction
-    return max(0.0, 1 - hidden_fraction * whole.local_s / communication_s)
+        layer += _block(block, model, work, layout, numerics, chip, stack)
+    head = _matmul(work.sequences, model.d_model, model.vocab / layout.chips, numerics, chip, stack)
+    return model.layers * layer + head + Step(fixed_s=stack.step_s)
 
 
 def _block(
-    block: Block, d_model: int, rows: float, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack
+    block: Block, model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack
 ) -> Step:
-    """Matmuls of one block on one chip and the activations that pass between them."""
-    local = _matmul(block.parameters / (layout.hidden_ways * layout.feature_ways), rows, numerics, chip, stack)
-    width = d_model / layout.feature_ways + block.in_width / layout.hidden_ways
-    elementwise_bytes = stack.elementwise_passes * rows * width * numerics.activation_bytes
-    return replace(local, elementwise_s=hbm_s(elementwise_bytes, chip))
+    """One block of one layer on one chip: its matmuls, attention, what is between them, and its exposed collectives."""
+    rows = work.tokens / layout.gathered_ways
+    width, in_width = model.d_model / layout.feature_ways, block.in_width / layout.hidden_ways
+    local = _matmul(rows, width, block.out_width / layout.hidden_ways, numerics, chip, stack)
+    local += _matmul(rows, in_width, width, numerics, chip, stack)
+    between = elementwise(rows, width + in_width, numerics.activation_bytes, chip, stack)
+    local += Step(elementwise_s=between.hbm_s)
+    if block.attends:
+        local += _attention(model, work, layout, numerics, chip, stack)
+    talk = _transfers(_block_transfers(block, model, rows, layout, numerics), layout, chip, stack)
+    return local + talk * stack.exposed_fraction(local.local_s, talk.total_s)
 
 
-def _matmul(parameters: float, rows: float, numerics: Numerics, chip: Chip, stack: Stack) -> Step:
-    """`rows` tokens through `parameters` weights of one chip: T_math = 2 * (rows + m0) * P / C, T_hbm = b_w * P / W."""
-    math_s = compute_s(2 * (rows + stack.partial_overlap_tokens) * parameters, numerics.compute, chip, stack)
-    read_s = hbm_s(numerics.weight_bytes * parameters * stack.weight_passes, chip, stack)
-    return Step(weights_s=read_s, compute_s=math_s if stack.overlap == "nothing" else max(0.0, math_s - read_s))
+def _matmul(rows: float, in_dim: float, out_dim: float, numerics: Numerics, chip: Chip, stack: Stack) -> Step:
+    """`rows` tokens through one weight matmul of a chip; what the stack hides of its operations is in no part."""
+    roof = matmul(
+        rows,
+        in_dim,
+        out_dim,
+        weight_bytes_per_element=numerics.weight_bytes * stack.weight_passes,
+        activation_bytes_per_element=numerics.activation_bytes,
+        compute_dtype=numerics.compute,
+        chip=chip,
+        stack=stack,
+    )
+    hidden_s = 0.0 if stack.overlap == "nothing" else min(roof.hbm_s, roof.compute_s)
+    return Step(weights_s=roof.hbm_s, compute_s=roof.compute_s - hidden_s)
 
 
 def _attention(model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack) -> Step:
-    """Attention of one layer on one chip."""
-    if work.phase == "prefill":
-        return _prefill_attention(model, work, layout, numerics, chip, stack)
+    """Attention of one layer on one chip: causal in prefill; its sequences and its heads are spread over the chips."""
     ways = layout.kv_ways(model, work.sequences)
-    sharing = 1 + stack.kv_group_reads * (model.q_heads / model.kv_heads - 1)
-    kv_bytes = work.sequences * work.context_tokens * model.kv_width * numerics.kv_bytes * sharing / ways
     copies = ways if layout.kv == "batch" else layout.gathered_ways
-    sequences = work.sequences / copies
-    read_s = max(hbm_s(kv_bytes, chip, stack), sequences * work.context_tokens * stack.cached_token_layer_s)
-    return Step(kv_cache_s=read_s + sequences * stack.sequence_layer_s)
+    shard = work.sequences / copies, model.q_heads * copies / layout.chips, model.kv_heads * copies / ways
+    if work.phase == "prefill":
+        roof = _prefill_attention(model, work, shard, numerics, chip, stack)
+        return Step(compute_s=roof.total_s(stack.overlap))
+    roof = _generate_attention(model, work, shard, numerics, chip, stack)
+    return Step(kv_cache_s=roof.total_s(stack.overlap))
 
 
 def _prefill_attention(
-    model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack
-) -> Step:
-    """Causal attention to the prompt, its heads or its sequences spread over all chips."""
-    roof = prefill_attention(
+    model: Transformer, work: Work, shard: tuple[float, float, float], numerics: Numerics, chip: Chip, stack: Stack
+) -> Roofline:
+    """Prefill attention of a chip with `shard`: sequences, query heads and KV heads."""
+    sequences, q_heads, kv_heads = shard
+    return prefill_attention(
         work.query_tokens,
         work.context_tokens,
-        model.q_heads / layout.chips,
-        model.kv_heads / layout.kv_ways(model, work.sequences),
+        q_heads,
+        kv_heads,
         model.head_dim,
         activation_bytes_per_element=numerics.activation_bytes,
         kv_bytes_per_element=numerics.kv_bytes,
         compute_dtype=numerics.activations,
         chip=chip,
-        sequences=work.sequences,
+        stack=stack,
+        sequences=sequences,
     )
-    return Step(compute_s=max(roof.compute_s / stack.attention_efficiency, roof.hbm_s / stack.hbm_efficiency))
 
 
-def _logits(model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack) -> Step:
-    """The output head for one token of each sequence, split over all chips."""
-    return _matmul(model.vocab * model.d_model / layout.chips, work.sequences, numerics, chip, stack)
+def _generate_attention(
+    model: Transformer, work: Work, shard: tuple[float, float, float], numerics: Numerics, chip: Chip, stack: Stack
+) -> Roofline:
+    """Generate attention of a chip with `shard`: sequences, query heads and KV heads."""
+    sequences, q_heads, kv_heads = shard
+    return generate_attention(
+        sequences,
+        work.context_tokens,
+        q_heads,
+        kv_heads,
+        model.head_dim,
+        activation_bytes_per_element=numerics.activation_bytes,
+        kv_bytes_per_element=numerics.kv_bytes,
+        compute_dtype=numerics.activations,
+        chip=chip,
+        stack=stack,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,8 +110,9 @@ def test_the_headline_counts_the_hops_of_every_collective() -> None:
 
 
 def test_a_cache_read_by_every_chip_would_take_half_of_the_headline() -> None:
+    """All but 64 times: queries and outputs, less than a hundredth of the bytes, are not copied."""
     by_heads = fastest_step(PALM, generate(64, 2048), weight_stationary_2d(CUBE, "heads"), INT8, V4, EINSUM)
-    assert by_heads.kv_cache_s == pytest.approx(64 * headline().kv_cache_s)
+    assert by_heads.kv_cache_s == pytest.approx(64 * headline().kv_cache_s, rel=0.03)
 
 
 def test_without_latency_the_headline_is_half_as_long() -> None:
@@ -123,8 +124,8 @@ def test_without_latency_the_headline_is_half_as_long() -> None:
 
 def test_one_chip_in_book_mode_reads_its_weights_and_cache() -> None:
     found = step(LLAMA_70B, generate(1, 1000), Layout(), INT8, H100)
-    cache_bytes = 80 * 1000 * 2 * 8 * 128 * 2
-    assert found.weights_s == pytest.approx(LLAMA_70B.parameters / 3.35e12)
+    cache_bytes = 80 * (1000 * 2 * 8 * 128 * 2 + 2 * 64 * 128 * 2)
+    assert found.weights_s == pytest.approx(LLAMA_70B.parameters / 3.35e12, rel=1e-3)
     assert found.kv_cache_s == pytest.approx(cache_bytes / 3.35e12)
     assert found.total_s == pytest.approx(found.weights_s + found.kv_cache_s)
 
