@@ -10,7 +10,7 @@ PinValue = int | str | Sequence[str]
 
 BLOCK_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attention": {
-        "generate": ("d_model", "q_heads", "kv_heads", "batch"),
+        "generate": ("d_model", "q_heads", "kv_heads"),
         "prefill": ("tokens", "d_model", "q_heads", "kv_heads"),
     },
     "mlp": {"generate": ("d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
