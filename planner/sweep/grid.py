@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 
 from planner.errors import CannotRun
@@ -18,7 +19,7 @@ MOST_SETTINGS = 20_000
 class Case:
     """One spec on one slice; its batches are priced together.
 
-    `own`: the spec is the swept one but for slice and batch, so that `plan` may choose from here.
+    `own`: the spec is the swept one but for slices and pins, so that a plan of it may be among these points.
     """
 
     spec: Spec
@@ -54,6 +55,7 @@ def read_grid(path: Path, overrides: Sequence[str] = (), over: Sequence[str] = (
     """The grid over a spec file. Raises SpecErrors for specs and values that are wrong, each told once."""
     spec = load_spec(path, overrides)
     axes = {axis.path: axis for axis in read_axes(over)}
+    refuse_endless(prod(len(axis.values) for axis in axes.values()))
     others = [axis for name, axis in axes.items() if name not in (SLICE, BATCH)]
     cases: list[Case] = []
     problems: dict[Diagnostic, None] = {}
@@ -67,17 +69,22 @@ def read_grid(path: Path, overrides: Sequence[str] = (), over: Sequence[str] = (
     if problems:
         raise SpecErrors(tuple(problems))
     grid = Grid(spec, varied(cases, others), tuple(cases))
-    if grid.settings > MOST_SETTINGS:
-        raise CannotRun(f"the sweep has {grid.settings} settings, above {MOST_SETTINGS}; leave out values of --over")
+    refuse_endless(grid.settings)
     return grid
+
+
+def refuse_endless(settings: int) -> None:
+    """Refuse what would run for hours."""
+    if settings > MOST_SETTINGS:
+        raise CannotRun(f"the sweep has {settings} settings, above {MOST_SETTINGS}; leave out values of --over")
 
 
 def changed_spec(path: Path, overrides: Sequence[str], axes: dict[str, Axis], values: dict[str, str]) -> Spec:
     """The spec with these values, and with every slice of the sweep allowed; errors name the `--over` they are from."""
     sources = {axes[name].override(value): f"--over {name}={value}" for name, value in values.items()}
     if SLICE in axes:
-        listed = f"hardware.slices=[{','.join(axes[SLICE].values)}]"
-        sources |= {listed: f"--over {axes[SLICE].text}", f"pins.slice={axes[SLICE].values[0]}": ""}
+        listed = f"hardware.slices=[{','.join(axes[SLICE].values)}]", f'pins.slice="{axes[SLICE].values[0]}"'
+        sources |= dict.fromkeys(listed, f"--over {axes[SLICE].text}")
     try:
         return load_spec(path, (*overrides, *sources))
     except SpecErrors as error:
@@ -95,7 +102,7 @@ def cases_of(spec: Spec, changed: Spec, axes: dict[str, Axis], others: tuple[tup
     """The cases of one changed spec, a slice each."""
     slices = changed.hardware.slices if SLICE in axes else pinned_slices(changed)
     batches = batch_numbers(axes[BATCH]) if BATCH in axes else default_batches(changed)
-    own = without_place(changed) == without_place(spec)
+    own = without_choices(changed) == without_choices(spec)
     for slice_ in slices:
         yield Case(with_pins(changed, {SLICE: slice_}), slice_, batches, others, own)
 
@@ -110,11 +117,10 @@ def with_pins(spec: Spec, pins: dict[str, str | int]) -> Spec:
     return spec.model_copy(update={"pins": {**spec.pins, **pins}})
 
 
-def without_place(spec: Spec) -> Spec:
-    """The spec with nothing said of slices and batches."""
+def without_choices(spec: Spec) -> Spec:
+    """The spec with nothing said of slices and pins: what is left prices a layout."""
     hardware = spec.hardware.model_copy(update={"slices": ("",)})
-    pins = {address: pin for address, pin in spec.pins.items() if address not in (SLICE, BATCH)}
-    return spec.model_copy(update={"hardware": hardware, "pins": pins})
+    return spec.model_copy(update={"hardware": hardware, "pins": {}})
 
 
 def varied(cases: Sequence[Case], others: Sequence[Axis]) -> dict[str, tuple[str | int, ...]]:

@@ -54,16 +54,19 @@ def solve_case(case: Case, latency: LatencyName, against: AgainstName) -> Solved
 
 def at_batch(built: Built, index: int) -> Built:
     """What was built, with one of its batches alone."""
-    problem, batches = built.problem, (built.problem.batches[index],)
+    problem = one_batch(built.problem, index)
+    return replace(built, problem=problem, load=replace(built.load, batches=problem.batches))
+
+
+def one_batch(problem: Problem, index: int) -> Problem:
+    """A problem with one of its batches alone."""
     tables = tuple(
-        replace(table, blocks=tuple(one_batch(block, index) for block in table.blocks)) for table in problem.meshes
+        replace(table, blocks=tuple(one_column(block, index) for block in table.blocks)) for table in problem.meshes
     )
-    return replace(
-        built, problem=replace(problem, meshes=tables, batches=batches), load=replace(built.load, batches=batches)
-    )
+    return replace(problem, meshes=tables, batches=(problem.batches[index],))
 
 
-def one_batch(block: Block, index: int) -> Block:
+def one_column(block: Block, index: int) -> Block:
     """A block with one column of everything that depends on the batch."""
     columns: dict[str, Any] = {}
     for field in fields(block):
