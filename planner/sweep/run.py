@@ -92,10 +92,11 @@ def solve_in_processes(
 ) -> tuple[list[Solved], Point | None]:
     """Cases in `jobs` processes, the largest first so that none is left for the end."""
     with workers(jobs) as pool:
-        chosen = pool.submit(chosen_point, grid.spec)
         futures: dict[Future[Solved], int] = {}
-        for index in sorted(range(len(grid.cases)), key=lambda index: -work_of(grid.cases[index])):
-            futures[pool.submit(solve_case, grid.cases[index], latency, against)] = index
+        with interrupts_held():
+            chosen = pool.submit(chosen_point, grid.spec)
+            for index in sorted(range(len(grid.cases)), key=lambda index: -work_of(grid.cases[index])):
+                futures[pool.submit(solve_case, grid.cases[index], latency, against)] = index
         solved: dict[int, Solved] = {}
         for future in as_completed(futures):
             index = futures[future]
@@ -125,6 +126,19 @@ def workers(count: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         pool.shutdown()
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Interrupts wait until the end, and processes started meanwhile never see one: a terminal sends it to all."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def follow_parent() -> None:
