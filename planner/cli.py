@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import planner
 
@@ -228,6 +228,63 @@ def verify(plan: Path, target: str | None, style: str) -> int:
     from planner.commands import verify_command
 
     return verify_command(plan, target, style)
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright sweep spec.yaml\nshardwright sweep spec.yaml --over slice=2x4,4x4,4x8 -o sweep.html\n"
+    "shardwright sweep spec.yaml --over generate.batch=1..256 --over model.weights.dtype=bf16,int8 --latency ttft",
+)
+@SPEC
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="PATH=V1,V2",
+    help="What to vary: slice, generate.batch (also a range, 1..256: 2^i and 3*2^i), another pin, or any path that "
+    "--set takes. May be repeated. By default slice and generate.batch, over what the spec allows.",
+)
+@click.option(
+    "--latency", type=click.Choice(["tpot", "ttft"]), default="tpot", show_default=True, help="What has to be fast."
+)
+@click.option(
+    "--against",
+    type=click.Choice(["throughput", "cost"]),
+    help="What it is traded for: tokens/s of the slice, or chip-seconds per token.  [default: cost, or throughput when "
+    "that is the spec's objective]",
+)
+@click.option("--all", "everything", is_flag=True, help="Show dominated points and each infeasible setting as well.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the sweep: a self-contained .html page, or an .svg.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to solve with.  [default: one a core]")
+@SET
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+    help="How to print the result; json and csv hold every point and every infeasible setting.",
+)
+@answers
+def sweep(
+    spec: Path,
+    over: tuple[str, ...],
+    latency: Literal["tpot", "ttft"],
+    against: Literal["throughput", "cost"] | None,
+    everything: bool,
+    output: Path | None,
+    jobs: int | None,
+    overrides: tuple[str, ...],
+    style: str,
+) -> int:
+    """Solve SPEC over a grid of settings: the frontier of latency against throughput or cost; exits 3 if none fits."""
+    from planner.commands import sweep_command
+
+    return sweep_command(spec, overrides, over, latency, against, output, jobs, style, everything)
 
 
 @main.command(cls=Examples, examples="shardwright simulate plan.yaml --requests 500")

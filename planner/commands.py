@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from planner.plan.make import Solved
     from planner.plan.schema import Plan
 
+if TYPE_CHECKING:
+    from planner.sweep.schema import AgainstName, LatencyName
+
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -186,6 +189,35 @@ def report_command(path: Path, written: Path) -> int:
     write_text(written, report_html(read_plan(path)))
     console.complain(f"wrote {written}")
     return DONE
+
+
+def sweep_command(
+    path: Path,
+    overrides: tuple[str, ...],
+    over: tuple[str, ...],
+    latency: "LatencyName",
+    against: "AgainstName | None",
+    written: Path | None,
+    jobs: int | None,
+    style: str,
+    everything: bool,
+) -> int:
+    """A spec over a grid of settings, and the frontier; the picture is written when all is solved."""
+    from planner.plan.file import write_text
+    from planner.sweep import cores, picture_writer, print_sweep, read_grid, run_sweep, sweep_to_csv, sweep_to_json
+
+    draw = picture_writer(written) if written is not None else None
+    grid = read_grid(path, overrides, over)
+    with console.progress_bar("sweeping", grid.settings) as advance:
+        found = run_sweep(grid, latency, against, jobs or cores(), advance)
+    if written is not None and draw is not None:
+        write_text(written, draw(found, grid.spec))
+        console.complain(f"wrote {written}")
+    if style == "text":
+        print_sweep(found, console.output(), everything)
+    else:
+        print(sweep_to_json(found) if style == "json" else sweep_to_csv(found), end="")
+    return DONE if found.points else INFEASIBLE
 
 
 def simulate_command(path: Path, requests: int, seed: int, style: str) -> int:

@@ -24,6 +24,7 @@ LAYERS = (
         "planner.render",
         "planner.report",
         "planner.simulate",
+        "planner.sweep",
         "planner.verify",
     ),
     ("planner.console", "planner.demo", "planner.commands"),
@@ -33,6 +34,7 @@ PEERS_THAT_MAY = {
     ("planner.verify", "planner.render"),
     ("planner.report", "planner.explain"),
     ("planner.explain", "planner.diff"),
+    ("planner.sweep", "planner.report"),
 }
 HOMES = {
     "ortools": {"planner.solve"},

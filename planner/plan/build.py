@@ -87,14 +87,28 @@ def rules_of(taken: Taken) -> Rules:
 
 
 def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
-    """The plan of a solution; `near` says what it changes against an earlier one."""
-    candidate = solution.taken.candidate
-    machine = candidate.table.source
-    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, candidate.table.prompts, built.load)
-    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
+    """The plan of a solution, with the best plans not taken; `near` says what it changes against an earlier one."""
+    chosen, plan = decoded(built, solution), plan_alone(spec, built, solution, near)
     ups = runner_ups(solution)
-    prefill = prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
-    generate = generate.model_copy(update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)})
+    prefill = plan.prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
+    generate = plan.generate.model_copy(
+        update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)}
+    )
+    return plan.model_copy(update={"prefill": prefill, "generate": generate})
+
+
+def decoded(built: Built, solution: Solution) -> Chosen:
+    """The solution as what it chose."""
+    candidate = solution.taken.candidate
+    table = candidate.table
+    return Chosen(rules_of(solution.taken), table.source, candidate.batch, table.prompts, built.load)
+
+
+def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+    """The plan of a solution without runner-ups, which take longer to solve than the rest does to write down."""
+    chosen = decoded(built, solution)
+    machine = chosen.machine
+    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
     return schema.Plan(
         format_version=schema.FORMAT_VERSION,
         name=spec.name,

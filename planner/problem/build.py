@@ -1,7 +1,7 @@
 """Spec -> Problem: the meshes of the allowed slices, the batches, and a price for every option of every block."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from cost_models.chips import Chip, chip
@@ -30,13 +30,18 @@ class Built:
     load: Load
 
 
-def build(spec: Spec) -> Built:
-    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet."""
+def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
+    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet.
+
+    `batches` are priced instead of those that the spec allows.
+    """
     refuse_unpackaged(spec)
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
     load = load_of(spec, slices)
+    if batches is not None:
+        load = replace(load, batches=batches)
     machines = tuple(
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
@@ -88,6 +93,11 @@ def batches_of(spec: Spec) -> tuple[int, ...]:
         return (int(str(pinned)),)
     if spec.objective == "latency":
         return (most,)
+    return batch_steps(most)
+
+
+def batch_steps(most: int) -> tuple[int, ...]:
+    """2^i and 3*2^i up to `most`, and `most` itself."""
     steps = {factor * 2**power for factor in (1, 3) for power in range(most.bit_length())}
     return tuple(sorted({batch for batch in steps if batch <= most} | {most}))
 

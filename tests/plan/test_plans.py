@@ -134,3 +134,12 @@ def test_a_plan_is_shown_with_everything_a_reviewer_asks_for():
         "q_heads      9",
     ):
         assert needed in shown
+
+
+def test_a_pinned_batch_leaves_open_how_the_batch_is_cut():
+    by_batch = "pins.generate.kv_cache=heads_x_batch"
+    free = make_plan(load_spec(L70B, [by_batch]))
+    assert free.generate.rules.batch
+    pinned = make_plan(load_spec(L70B, [by_batch, f"pins.generate.batch={free.generate.batch}"]))
+    assert pinned.generate.rules == free.generate.rules
+    assert pinned.service == free.service
