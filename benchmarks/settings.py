@@ -6,21 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.chips import Chip, chip, parse_shape
-from cost_models.stacks import Stack
-from cost_models.step import fastest_step, roofline_s, step
-from cost_models.torus import Links, Slice, TorusAxis, split_axis
-from cost_models.transformer import (
+from cost_models.placement import (
     KvSharding,
     Layout,
-    Numerics,
-    Transformer,
-    Work,
-    generate,
     kv_bytes_per_chip,
     weight_bytes_per_chip,
     weight_gathered,
     weight_stationary_2d,
 )
+from cost_models.stacks import Stack
+from cost_models.step import fastest_step, roofline_s, step
+from cost_models.torus import Links, Slice, TorusAxis, split_axis
+from cost_models.transformer import Numerics, Transformer, Work, generate
 
 NODE_GPUS = 8
 INFINIBAND_BYTES_PER_S = 25e9

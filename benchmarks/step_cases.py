@@ -7,15 +7,9 @@ from typing import Any
 from case import HBM_RESERVE, Case, metrics_of
 from settings import Skipped, read_model, read_setting
 
+from cost_models.placement import kv_bytes_per_chip, weight_bytes_per_chip
 from cost_models.stacks import Stack
-from cost_models.transformer import (
-    Transformer,
-    Work,
-    generate,
-    kv_bytes_per_chip,
-    prefill,
-    weight_bytes_per_chip,
-)
+from cost_models.transformer import Transformer, Work, generate, prefill
 
 SATURATED_SEQUENCES = 256
 """Sequences that a saturated engine is taken to run when memory would hold more; no source states it."""

@@ -12,21 +12,17 @@ from hypothesis import strategies as st
 
 from cost_models.chips import Chip, chip
 from cost_models.collectives import all_gather_s
-from cost_models.stacks import BOOK, CPU, Stack, default_stack, measured_stacks, stack
-from cost_models.step import Step, fastest_step, roofline_s, step
-from cost_models.torus import Slice, TorusAxis
-from cost_models.transformer import (
+from cost_models.placement import (
     Layout,
-    Numerics,
-    Transformer,
-    Work,
-    generate,
     kv_bytes_per_chip,
-    prefill,
     weight_bytes_per_chip,
     weight_gathered,
     weight_stationary_2d,
 )
+from cost_models.stacks import BOOK, CPU, Stack, default_stack, measured_stacks, stack
+from cost_models.step import Step, fastest_step, roofline_s, step
+from cost_models.torus import Slice, TorusAxis
+from cost_models.transformer import Numerics, Transformer, Work, generate, prefill
 
 ROOT = Path(__file__).resolve().parents[2]
 V4, V5E, H100, A100 = chip("v4"), chip("v5e"), chip("h100"), chip("a100")
