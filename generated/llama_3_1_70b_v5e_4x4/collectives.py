@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 51f530f9). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The collectives that the steps are made of, and local cuts by rank; used inside shard_map only."""
 
 from math import prod
@@ -14,14 +14,29 @@ def all_reduce(x: jax.Array, axes: Axes) -> jax.Array:
     return lax.psum(x, axes)
 
 
+def all_gather(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
+    """The blocks of `x` along `axes`, joined on `dim` in rank order; one axis at a time, the minor one first."""
+    for axis in reversed(axes):
+        x = lax.all_gather(x, axis, axis=dim, tiled=True)
+    return x
+
+
 def all_gather_at_once(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
     """The blocks of `x` along `axes`, joined on `dim` in rank order: one collective."""
     return lax.all_gather(x, axes, axis=dim, tiled=True)
 
 
-def all_to_all(x: jax.Array, axes: Axes, split: int, concat: int) -> jax.Array:
-    """`x` cut on dimension `split`, traded along `axes`, and joined on dimension `concat`: one collective."""
-    return lax.all_to_all(x, axes, split_axis=split, concat_axis=concat, tiled=True)
+def reduce_scatter_rows(x: jax.Array, axes: Axes) -> jax.Array:
+    """This chip's rows of the sum of `x` [rows, ...] over `axes`; one axis at a time, the major one first.
+
+    Rows are flat, and split on a leading dimension of their own: the TPU compiler keeps that form a reduce-scatter.
+    """
+    rows, inner = x.shape[0], x.shape[1:]
+    for axis in axes:
+        rows //= lax.axis_size(axis)
+        blocks = x.reshape(lax.axis_size(axis), rows, -1)
+        x = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
+    return x.reshape(rows, *inner)
 
 
 def ways(axes: Axes) -> int:

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 51f530f9). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Sizes and dtypes of llama-3.1-70b-v5e-4x4, and of a tiny model under the same rules."""
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ CANDIDATES = 64  # best tokens a chip offers to the sampler, and the sampler's c
 QUERY_BLOCK = 128  # queries that prefill scores against all keys at a time
 KEY_BLOCK = 128  # tokens of the cache that generate reads at a time
 PREDICTED_PREFILL_TOKENS = 1024
-PREDICTED_PREFILL_MS = 103
-PREDICTED_GENERATE_MS = 8.7
+PREDICTED_PREFILL_MS = 97.4
+PREDICTED_GENERATE_MS = 16.4
 
 
 @dataclass(frozen=True)

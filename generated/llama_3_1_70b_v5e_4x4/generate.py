@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 51f530f9). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The generate step: one more token for every slot, written as what one chip does.
 
 Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values
@@ -15,7 +15,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from . import attention, collectives, kv_cache, model, sampling, sharding
+from . import attention, collectives, kv_cache, model, sampling
 from .config import Config
 from .sampling import Sampling
 from .sharding import GENERATE
@@ -45,26 +45,18 @@ class OwnSlots:
 
 
 def _own_slots(config: Config, slots: Slots) -> OwnSlots:
-    positions = collectives.own_slice(slots.positions, GENERATE.batch)
-    live = collectives.own_slice(slots.live, GENERATE.batch)
+    positions, live = slots.positions, slots.live
     pages, offsets = kv_cache.token_places(config, positions, live)
     angles = model.rope_angles(config, positions)
     return OwnSlots(jnp.where(live, positions, 0), pages, offsets, angles)
 
 
-def _project_qkv(config: Config, w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model].
-
-    Queries are made for this chip's heads and all its neighbours' slots, then traded for all heads of its own slots.
-    """
-    with jax.named_scope("generate.attention.q"):
+def _project_qkv(w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model]."""
+    with jax.named_scope("generate.attention.qkv"):
         q = model.project("bd,nhd->bnh", h, w.w_q, w.w_q_scale)
-    with jax.named_scope("generate.attention.kv"):
-        own = collectives.own_slice(h, sharding.EXCHANGED_SLOTS)
-        kv = model.project("bd,nhd->bnh", own, w.w_kv, w.w_kv_scale)
-    with jax.named_scope("generate.attention.q_to_batch"):
-        q = collectives.all_to_all(q, sharding.EXCHANGED_SLOTS, split=0, concat=1)
-    return q, kv
+        kv = model.project("bd,nhd->bnh", h, w.w_kv, w.w_kv_scale)
+        return q, kv
 
 
 def _attention(
@@ -73,13 +65,11 @@ def _attention(
     """(the residual `x` [slots, d_model] after attention, the cache with the new tokens' keys and values)."""
     with jax.named_scope("generate.attention.norm"):
         h = model.rms_norm(x, w.attention_norm)
-    q, kv = _project_qkv(config, w, h)
+    q, kv = _project_qkv(w, h)
     with jax.named_scope("generate.attention.kv_cache"):
         q, kv = model.rope(q, own.angles), model.rope_keys(kv, own.angles)
         cache = kv_cache.write_tokens(cache, first_page + own.pages, own.offsets, kv)
         o = attention.paged_attention_on_platform(config, q, cache, first_page, own.positions)
-    with jax.named_scope("generate.attention.o_to_heads"):
-        o = collectives.all_to_all(o, sharding.EXCHANGED_SLOTS, split=1, concat=0)
     with jax.named_scope("generate.attention.out"):
         out = model.project("bnh,nhd->bd", o, w.w_o, w.w_o_scale)
         out = collectives.all_reduce(out, GENERATE.q_heads)

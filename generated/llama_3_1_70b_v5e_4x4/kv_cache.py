@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 51f530f9). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The KV cache: one flat array of pages for all layers and slots, and how keys and values enter it.
 
 Each chip holds [layers * pages, page_tokens, 2 * kv_heads, head_dim]. The pages of a layer are those of the chip's own
@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from . import collectives
 from .config import KV_CACHE, Config
 from .sharding import GENERATE, PREFILL, partition
 
@@ -61,8 +60,7 @@ def write_tokens(cache: jax.Array, pages: jax.Array, offsets: jax.Array, kv: jax
 
 
 def _insert(config: Config, cache: jax.Array, kv: jax.Array, slot: jax.Array, length: jax.Array) -> jax.Array:
-    slots = config.batch // collectives.ways(GENERATE.batch)
-    slot = slot - collectives.rank(GENERATE.batch) * slots
+    slots = config.batch
     tokens = jnp.arange(kv.shape[1])
     written = (slot >= 0) & (slot < slots) & (tokens < length)
     pages = slot * config.pages_per_slot + tokens // config.page_tokens

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 51f530f9). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefill step: reads one prompt, written as what one chip does.
 
 The prompt is padded to a bucket of tokens. Shapes in comments are one chip's, in logical axes; own tokens are those
@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 from . import attention, collectives, kv_cache, model, sampling, sharding
 from .config import KV_CACHE, Config
 from .sampling import Sampling
+from .sharding import PREFILL
 from .weights import Layer, Weights, abstract_weights, layouts
 
 Angles = tuple[jax.Array, jax.Array]
@@ -34,7 +35,7 @@ class Places:
 
 def _places(config: Config, tokens: int) -> Places:
     positions = jnp.arange(tokens)
-    keys = positions
+    keys = collectives.own_slice(positions, sharding.OWN_TOKENS)
     angles = model.rope_angles(config, keys)
     return Places(keys, angles, angles)
 
@@ -43,6 +44,7 @@ def _embed(weights: Weights, ids: jax.Array) -> jax.Array:
     """[own tokens, d_model]: the residual before the first layer."""
     with jax.named_scope("prefill.embedding.lookup"):
         x = model.embed(weights, ids)
+        x = collectives.reduce_scatter_rows(x, sharding.EMBEDDING_TOKENS_0)
         return collectives.all_reduce(x, sharding.EMBEDDING_SUMMED)
 
 
@@ -54,6 +56,8 @@ def _project_qkv(w: Layer, h: jax.Array, places: Places) -> tuple[jax.Array, jax
     with jax.named_scope("prefill.attention.kv"):
         kv = model.project("bd,nhd->bnh", h, w.w_kv, w.w_kv_scale)
         kv = model.rope_keys(kv, places.key_angles)
+    with jax.named_scope("prefill.attention.kv_tokens"):
+        kv = collectives.all_gather(kv, sharding.OWN_TOKENS)
     return q, kv
 
 
@@ -86,7 +90,9 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
 def _first_token(weights: Weights, x: jax.Array, length: jax.Array, choice: Sampling) -> jax.Array:
     """int32[1]: the token after the prompt's last one, from `x` [own tokens, d_model]."""
     with jax.named_scope("prefill.logits.last"):
-        last = lax.dynamic_slice_in_dim(x, length - 1, 1)
+        positions = collectives.rank(PREFILL.tokens) * x.shape[0] + jnp.arange(x.shape[0])
+        last = jnp.sum(jnp.where((positions == length - 1)[:, None], x, 0), axis=0, keepdims=True)
+        last = collectives.all_reduce(last, PREFILL.tokens)
     with jax.named_scope("prefill.logits.norm"):
         last = model.rms_norm(last, weights.final_norm)
     with jax.named_scope("prefill.logits"):

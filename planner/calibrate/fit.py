@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cost_models.chips import Chip
 from cost_models.stacks import Stack
 from cost_models.torus import MeshAxis, parse_slice
-from planner.problem.costs import Machine
+from planner.problem.machine import Machine
 from planner.problem.planned import Collective, CollectiveKind
 from planner.problem.sizes import Sizes
 

@@ -1,10 +1,13 @@
 """An explanation: an address of the plan, the numbers behind it, and what they mean in sentences."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from planner.plan.machine import machine_of, rules_of, spec_of
+from planner.plan.build import Chosen
+from planner.plan.machine import load_of, machine_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
-from planner.problem.costs import Machine
+from planner.problem.costs import Parts
+from planner.problem.machine import Machine
 from planner.problem.rules import Rules
 from planner.spec import Spec
 
@@ -35,6 +38,13 @@ class Subject:
     def phase(self, name: str) -> Prefill | Generate:
         """The phase called `name`."""
         return self.plan.prefill if name == "prefill" else self.plan.generate
+
+    @cached_property
+    def at_peak(self) -> Parts:
+        """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
+        machine = replace(self.machine, stack=self.machine.stack.at_peak(), _seconds={})
+        chosen = Chosen(self.rules, machine, self.plan.generate.batch, load_of(self.plan))
+        return {**chosen.prefill_parts(), **chosen.generate_parts()}
 
     def collectives(self) -> tuple[Collective, ...]:
         """The planned collectives of both phases."""

@@ -18,14 +18,14 @@ def operations_text(flops: float) -> str:
 
 
 def part_flops(subject: Subject, part: Roofline) -> float:
-    """Operations of a part: its compute time at the chip's rate."""
+    """Operations of a part."""
     machine = subject.machine
-    return part.compute_s * machine.chip.flops_per_s(machine.sizes.compute_dtype) * machine.stack.mxu_efficiency
+    return subject.at_peak[part.address].compute_s * machine.chip.flops_per_s(machine.sizes.compute_dtype)
 
 
 def part_bytes(subject: Subject, part: Roofline) -> float:
-    """Bytes that a part moves to or from HBM: its HBM time at the chip's rate."""
-    return part.hbm_s * subject.machine.chip.hbm_bytes_per_s * subject.machine.stack.hbm_efficiency
+    """Bytes that a part moves to or from HBM."""
+    return subject.at_peak[part.address].hbm_s * subject.machine.chip.hbm_bytes_per_s
 
 
 def explain_part(subject: Subject, part: Roofline) -> Explanation:
@@ -36,7 +36,7 @@ def explain_part(subject: Subject, part: Roofline) -> Explanation:
     if not part.total_s:
         opening = "nothing: this chip's software stack is charged no time here"
     details = [compute_sentence(subject, part), hbm_sentence(subject, part), ici_sentence(subject, part)]
-    fixed = f"fixed: {seconds_text(part.fixed_s)} to start a step" if part.fixed_s else ""
+    details.append(fixed_sentence(subject, part))
     numbers = {
         "seconds": part.total_s,
         "flops": part_flops(subject, part),
@@ -44,7 +44,7 @@ def explain_part(subject: Subject, part: Roofline) -> Explanation:
         "ici_seconds": part.ici_s,
         "fixed_seconds": part.fixed_s,
     }
-    return Explanation(part.address, (opening, *filter(None, [*details, fixed])), numbers)
+    return Explanation(part.address, (opening, *filter(None, details)), numbers)
 
 
 def hidden_text(subject: Subject, part: Roofline, resource: str) -> str:
@@ -67,7 +67,25 @@ def compute_sentence(subject: Subject, part: Roofline) -> str:
     source = f" ({' + '.join(matmul.text() for matmul in found)})" if found else attention_source(subject, part)
     count = operations_text(part_flops(subject, part))
     hidden = hidden_text(subject, part, "compute")
-    return f"compute: {count}{source} at {rate} in {dtype}: {seconds_text(part.compute_s)}{hidden}"
+    lost = lost_text(part.compute_s, subject.at_peak[part.address].compute_s)
+    return f"compute: {count}{source} at {rate} in {dtype}{lost}: {seconds_text(part.compute_s)}{hidden}"
+
+
+def lost_text(seconds: float, at_peak_s: float) -> str:
+    """What the software reaches of a peak rate, where that is not all of it."""
+    reached = percent_text(at_peak_s / seconds)
+    return "" if at_peak_s > 0.999 * seconds else f" ({reached} of it reached)"
+
+
+def fixed_sentence(subject: Subject, part: Roofline) -> str:
+    """Seconds that no byte and no operation explains, and what they come from."""
+    if not part.fixed_s:
+        return ""
+    stack, layers = subject.machine.stack, subject.machine.sizes.layers
+    if part.address.endswith(".kv_cache"):
+        return f"fixed: {seconds_text(part.fixed_s)}, {seconds_text(stack.sequence_layer_s)} a sequence and layer"
+    by_layer = f", {layers} layers at {seconds_text(stack.layer_s)}" if stack.layer_s else ""
+    return f"fixed: {seconds_text(stack.step_s)} to start a step{by_layer}"
 
 
 def attention_source(subject: Subject, part: Roofline) -> str:
@@ -81,7 +99,8 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
         return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
-    return f" (scores over {plan.prefill.tokens} tokens, masked or not, {q_heads} query heads on a chip)"
+    masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
+    return f" (scores over {plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"
 
 
 def hbm_sentence(subject: Subject, part: Roofline) -> str:
@@ -90,7 +109,8 @@ def hbm_sentence(subject: Subject, part: Roofline) -> str:
         return ""
     rate = f"{bytes_text(subject.machine.chip.hbm_bytes_per_s)}/s"
     size, hidden = bytes_text(part_bytes(subject, part)), hidden_text(subject, part, "hbm")
-    return f"HBM: {size} read and written at {rate}: {seconds_text(part.hbm_s)}{hidden}"
+    lost = lost_text(part.hbm_s, subject.at_peak[part.address].hbm_s)
+    return f"HBM: {size} read and written at {rate}{lost}: {seconds_text(part.hbm_s)}{hidden}"
 
 
 def ici_sentence(subject: Subject, part: Roofline) -> str:
@@ -99,5 +119,6 @@ def ici_sentence(subject: Subject, part: Roofline) -> str:
     if not found:
         return ""
     listed = "; ".join(f"{each.address}, {collective_text(each)}" for each in found)
-    exposed = "" if subject.machine.stack.overlap == "everything" else ", not hidden"
-    return f"ICI: {listed}{exposed}"
+    whole_s = sum(each.seconds for each in found)
+    hidden = percent_text(1 - part.ici_s / whole_s)
+    return f"ICI: {listed}, {'not hidden' if part.ici_s > 0.999 * whole_s else f'{hidden} of it hidden by local work'}"

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
-from planner.problem.costs import Machine, Parts
+from planner.problem.costs import Parts
+from planner.problem.machine import Machine
 from planner.problem.options import attention_rules, mlp_rules
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
@@ -15,11 +17,6 @@ from planner.solve.model import Taken
 from planner.solve.runner_up import runner_ups
 from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
-
-ACCURACY = {
-    "book": "rooflines at peak rates, a lower bound: published steps took 1 to 2 times as long, 3 at worst",
-    "cpu": "virtual devices share the host's cores: right within a factor of about two",
-}
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
         hbm=hbm_of(spec, chosen),
         service=service_of(spec, chosen, prefill.step_s, generate.step_s),
         proof=proof_of(built, solution),
-        accuracy=ACCURACY[machine.stack.name],
+        accuracy=accuracy_text(machine.chip.name, machine.stack),
     )
 
 
@@ -160,8 +157,10 @@ STEP_ORDER = (
     "attention.qkv",
     "attention.kv_cache",
     "attention.out",
+    "attention.elementwise",
     "mlp.hidden",
     "mlp.out",
+    "mlp.elementwise",
     "logits",
     "sampling",
     "step",

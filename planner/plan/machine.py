@@ -3,12 +3,13 @@
 from typing import Any
 
 from cost_models.chips import chip
+from cost_models.stacks import stack
 from cost_models.torus import MeshAxis, parse_slice
 from planner.plan.schema import Plan
-from planner.problem.build import stack_for
-from planner.problem.costs import Machine
+from planner.problem.machine import Machine
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import sizes_of
+from planner.problem.tables import Load
 from planner.spec import Spec, spec_from_data
 
 
@@ -19,10 +20,24 @@ def spec_of(plan: Plan) -> Spec:
 
 def machine_of(plan: Plan) -> Machine:
     """The chips and links of a plan, with the catalogue's constants."""
-    machine_chip = chip(plan.chip)
+    machine_chip, spec = chip(plan.chip), spec_of(plan)
     mesh = tuple(MeshAxis(**_fields(axis)) for axis in plan.mesh.axes)
     return Machine(
-        machine_chip, stack_for(machine_chip), parse_slice(machine_chip, plan.slice), mesh, sizes_of(spec_of(plan))
+        machine_chip, stack(spec.hardware.stack), parse_slice(machine_chip, plan.slice), mesh, sizes_of(spec)
+    )
+
+
+def load_of(plan: Plan) -> Load:
+    """The lengths that a plan was priced for, with its own batch alone."""
+    workload, buckets = spec_of(plan).workload, plan.prefill.buckets
+    return Load(
+        batches=(plan.generate.batch,),
+        prompt=plan.prefill.tokens,
+        longest=buckets[-1],
+        smallest=buckets[0],
+        mean_context=workload.prompt_tokens.mean + workload.output_tokens.mean / 2,
+        max_context=plan.generate.context,
+        page_tokens=plan.generate.page_tokens,
     )
 
 

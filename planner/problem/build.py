@@ -6,10 +6,10 @@ from math import ceil
 
 from cost_models.chips import Chip, chip
 from cost_models.memory import usable_hbm_bytes
-from cost_models.stacks import BOOK, CPU, Stack
+from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
-from planner.problem.costs import TPU_SCATTER_ROWS, Machine
+from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
 from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
@@ -38,7 +38,7 @@ def build(spec: Spec) -> Built:
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
     load = load_of(spec, slices)
     machines = tuple(
-        Machine(machine_chip, stack_for(machine_chip), slice_, mesh, sizes)
+        Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
         for mesh in meshes(slice_)
     )
@@ -61,11 +61,6 @@ def refuse_unpackaged(spec: Spec) -> None:
             f"no package is rendered yet for a {spec.model.kv_cache.dtype} KV cache under "
             f"{spec.model.activations.dtype} activations; set model.kv_cache.dtype to {spec.model.activations.dtype}"
         )
-
-
-def stack_for(machine_chip: Chip) -> Stack:
-    """The software constants that predictions use: the book's for accelerators, measured ones for the host CPU."""
-    return CPU if machine_chip.kind == "cpu" else BOOK
 
 
 def pinned_slices(spec: Spec) -> tuple[str, ...]:

@@ -1,25 +1,19 @@
 """What each block of a step costs on one chip: rooflines by plan address, from the cost models.
 
 Every matmul is charged for the rows and columns that one chip really computes, padding and copies included; every
-collective of `planned.py` is charged to the part of the step that waits for it.
+collective of `planned.py` is charged to the part of the step that waits for it, less what local work of its block
+hides. The constants are those of the software stack: the same formulas that `cost_models.step` is scored by.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import replace
 
-from cost_models import collectives
 from cost_models.attention import generate_attention as generate_scores
 from cost_models.attention import prefill_attention as prefill_scores
-from cost_models.chips import Chip
-from cost_models.matmul import matmul
 from cost_models.roofline import Roofline
-from cost_models.stacks import Stack
-from cost_models.torus import Slice, merge_axes
-from planner.problem.meshes import Mesh
+from planner.problem.machine import Machine
 from planner.problem.planned import (
     Collective,
-    Program,
     generate_attention,
     generate_mlp,
     generate_vocab,
@@ -27,21 +21,11 @@ from planner.problem.planned import (
     prefill_mlp,
     prefill_vocab,
 )
-from planner.problem.rules import (
-    Axes,
-    GenerateRules,
-    PrefillRules,
-    Ways,
-    common,
-    exchanged_batch,
-    without,
-)
-from planner.problem.sizes import Sizes
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, common, exchanged_batch, without
 
 Parts = dict[str, Roofline]
 
 LOGIT_BYTES = 4
-TPU_SCATTER_ROWS = 8
 
 PART_OF = {
     "embedding.lookup": "embedding",
@@ -78,59 +62,6 @@ PART_OF = {
 }
 
 
-@dataclass(frozen=True)
-class Machine:
-    """The chips and links that a step runs on: one mesh of one slice, and the software stack's constants."""
-
-    chip: Chip
-    stack: Stack
-    slice: Slice
-    mesh: Mesh
-    sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict)
-
-    @cached_property
-    def ways(self) -> Ways:
-        """How many ways mesh axes cut an array."""
-        return Ways({axis.name: axis.size for axis in self.mesh})
-
-    @cached_property
-    def program(self) -> Program:
-        """What the collectives of a step depend on besides rule tables."""
-        return Program(self.sizes, self.ways, TPU_SCATTER_ROWS if self.chip.kind == "tpu" else 1)
-
-    def seconds(self, planned: Collective) -> float:
-        """Seconds of one execution of a planned collective."""
-        key = planned.kind, planned.axes, planned.bytes
-        if key not in self._seconds:
-            axes = merge_axes([axis for axis in self.mesh if axis.name in planned.axes], self.slice)
-            whole = planned.bytes * self.ways(planned.axes) if planned.kind == "all_to_all" else planned.bytes
-            cost = getattr(collectives, f"{planned.kind}_s")
-            self._seconds[key] = cost(whole, axes, self.chip, self.stack)
-        return self._seconds[key]
-
-    def matmul(self, rows: float, inner: float, outer: float) -> Roofline:
-        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer."""
-        return self.matmul_once(rows, inner, outer, self.stack.weight_passes) * self.sizes.layers
-
-    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1) -> Roofline:
-        """One weight matmul on one chip, its weights carried `passes` times."""
-        return matmul(
-            rows,
-            inner,
-            outer,
-            weight_bytes_per_element=self.sizes.weight_bytes * passes,
-            activation_bytes_per_element=self.sizes.activation_bytes,
-            compute_dtype=self.sizes.compute_dtype,
-            chip=self.chip,
-            stack=self.stack,
-        )
-
-    def total_s(self, cost: Roofline) -> float:
-        """Seconds of a roofline under the stack's overlap."""
-        return cost.total_s(self.stack.overlap)
-
-
 def with_collectives(parts: Parts, phase: str, planned: Iterable[Collective], machine: Machine) -> Parts:
     """The parts of a block, prefixed with the phase, each with the time of the collectives it waits for."""
     waiting_s = dict.fromkeys(parts, 0.0)
@@ -138,9 +69,16 @@ def with_collectives(parts: Parts, phase: str, planned: Iterable[Collective], ma
         part = PART_OF[collective.address[len(phase) + 1 :]]
         waiting_s[part] = waiting_s.get(part, 0.0) + collective.repeats * machine.seconds(collective)
     return {
-        f"{phase}.{part}": parts[part] + Roofline(ici_s=seconds) if part in parts else Roofline(ici_s=seconds)
-        for part, seconds in waiting_s.items()
+        f"{phase}.{part}": parts.get(part, Roofline()) + Roofline(ici_s=seconds) for part, seconds in waiting_s.items()
     }
+
+
+def exposed(parts: Parts, machine: Machine) -> Parts:
+    """The parts of a block of the layer, their collectives less what its local work hides."""
+    local_s = sum(machine.total_s(replace(cost, ici_s=0.0)) for cost in parts.values())
+    talking_s = sum(cost.ici_s for cost in parts.values())
+    fraction = machine.stack.exposed_fraction(local_s, talking_s)
+    return {address: replace(cost, ici_s=cost.ici_s * fraction) for address, cost in parts.items()}
 
 
 def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Parts:
@@ -167,8 +105,10 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
         + machine.matmul(kv_rows, inner, 2 * heads.kv_local * sizes.head_dim),
         "attention.kv_cache": read * sizes.layers,
         "attention.out": machine.matmul(batch, heads.q_local * sizes.head_dim, inner),
+        "attention.elementwise": machine.elementwise(batch, inner + heads.q_local * sizes.head_dim),
     }
-    return with_collectives(parts, "generate", generate_attention(rules, batch, machine.program), machine)
+    planned = generate_attention(rules, batch, machine.program)
+    return exposed(with_collectives(parts, "generate", planned, machine), machine)
 
 
 def generate_mlp_parts(rules: GenerateRules, batch: int, machine: Machine) -> Parts:
@@ -176,8 +116,12 @@ def generate_mlp_parts(rules: GenerateRules, batch: int, machine: Machine) -> Pa
     sizes, ways = machine.sizes, machine.ways
     inner = sizes.d_model / ways(rules.d_model)
     d_ff = sizes.padded_d_ff(ways(rules.d_ff)) / ways(rules.d_ff)
-    parts = {"mlp.hidden": machine.matmul(batch, inner, 2 * d_ff), "mlp.out": machine.matmul(batch, d_ff, inner)}
-    return with_collectives(parts, "generate", generate_mlp(rules, batch, machine.program), machine)
+    parts = {
+        "mlp.hidden": machine.matmul(batch, inner, 2 * d_ff),
+        "mlp.out": machine.matmul(batch, d_ff, inner),
+        "mlp.elementwise": machine.elementwise(batch, inner + d_ff),
+    }
+    return exposed(with_collectives(parts, "generate", generate_mlp(rules, batch, machine.program), machine), machine)
 
 
 def vocab_parts(vocab: Axes, looked_up: float, rows: int, machine: Machine) -> Parts:
@@ -190,7 +134,7 @@ def vocab_parts(vocab: Axes, looked_up: float, rows: int, machine: Machine) -> P
     return {
         "embedding": Roofline(0.0, read, 0.0, 0.0),
         "logits": head + Roofline(0.0, written, 0.0, 0.0),
-        "step": Roofline(0.0, 0.0, 0.0, machine.stack.step_s),
+        "step": Roofline(fixed_s=machine.stack.step_s + sizes.layers * machine.stack.layer_s),
     }
 
 
@@ -201,7 +145,7 @@ def generate_vocab_parts(rules: GenerateRules, batch: int, machine: Machine) -> 
 
 
 def prefill_attention_parts(stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine) -> Parts:
-    """Attention in the prefill of one prompt of `tokens`; the rendered code visits every key, masked or not."""
+    """Attention in the prefill of one prompt of `tokens`."""
     sizes, ways = machine.sizes, machine.ways
     heads = sizes.heads(stored, ways)
     q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
@@ -218,14 +162,17 @@ def prefill_attention_parts(stored: GenerateRules, rules: PrefillRules, tokens: 
         compute_dtype=sizes.compute_dtype,
         chip=machine.chip,
         stack=machine.stack,
-        causal=False,
+        causal=machine.stack.masked_pairs == "skipped",
     )
     parts = {
         "attention.qkv": machine.matmul(rows, inner, (q_heads + 2 * kv_heads) * sizes.head_dim),
         "attention.kv_cache": scores * sizes.layers,
         "attention.out": machine.matmul(rows, q_heads * sizes.head_dim, inner),
+        "attention.elementwise": machine.elementwise(tokens / ways(rules.tokens), inner)
+        + machine.elementwise(rows, q_heads * sizes.head_dim),
     }
-    return with_collectives(parts, "prefill", prefill_attention(stored, rules, tokens, machine.program), machine)
+    planned = prefill_attention(stored, rules, tokens, machine.program)
+    return exposed(with_collectives(parts, "prefill", planned, machine), machine)
 
 
 def prefill_mlp_parts(stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine) -> Parts:
@@ -234,8 +181,13 @@ def prefill_mlp_parts(stored: GenerateRules, rules: PrefillRules, tokens: int, m
     inner = sizes.d_model / ways(rules.d_model)
     d_ff = sizes.padded_d_ff(ways(stored.d_ff)) / ways(rules.d_ff)
     rows = tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
-    parts = {"mlp.hidden": machine.matmul(rows, inner, 2 * d_ff), "mlp.out": machine.matmul(rows, d_ff, inner)}
-    return with_collectives(parts, "prefill", prefill_mlp(stored, rules, tokens, machine.program), machine)
+    parts = {
+        "mlp.hidden": machine.matmul(rows, inner, 2 * d_ff),
+        "mlp.out": machine.matmul(rows, d_ff, inner),
+        "mlp.elementwise": machine.elementwise(tokens / ways(rules.tokens), inner) + machine.elementwise(rows, d_ff),
+    }
+    planned = prefill_mlp(stored, rules, tokens, machine.program)
+    return exposed(with_collectives(parts, "prefill", planned, machine), machine)
 
 
 def prefill_vocab_parts(rules: PrefillRules, tokens: int, machine: Machine) -> Parts:
@@ -246,17 +198,16 @@ def prefill_vocab_parts(rules: PrefillRules, tokens: int, machine: Machine) -> P
 
 def binds(parts: Parts, machine: Machine) -> str:
     """What takes most of a step, after what overlaps is hidden: compute, hbm, ici or fixed."""
-    total = Roofline()
-    for cost in parts.values():
-        hidden = min(cost.compute_s, cost.hbm_s)
-        shown = Roofline(
-            cost.compute_s if cost.compute_s > hidden else 0.0,
-            cost.hbm_s if cost.compute_s <= hidden else 0.0,
-            cost.ici_s,
-            cost.fixed_s,
-        )
-        total = total + shown
-    return total.binds
+    return sum((shown(cost, machine) for cost in parts.values()), Roofline()).binds
+
+
+def shown(cost: Roofline, machine: Machine) -> Roofline:
+    """A part without what hides behind its larger half, so that its resources add up to its seconds."""
+    if machine.overlap == "nothing":
+        return cost
+    if cost.compute_s > cost.hbm_s:
+        return replace(cost, hbm_s=0.0)
+    return replace(cost, compute_s=0.0)
 
 
 def total_s(parts: Parts, machine: Machine) -> float:

@@ -8,7 +8,8 @@ from math import ceil
 import numpy as np
 
 from planner.problem import costs, hbm
-from planner.problem.costs import Machine, total_s
+from planner.problem.costs import total_s
+from planner.problem.machine import Machine
 from planner.problem.options import (
     ATTENTION_ROLES,
     MLP_ROLES,

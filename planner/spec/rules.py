@@ -46,6 +46,17 @@ def known_chip(spec: Spec) -> Iterator[Finding]:
         yield Finding(("hardware", "chip"), _sentence(error))
 
 
+def known_stack(spec: Spec) -> Iterator[Finding]:
+    """The software stack is in the catalogue."""
+    from cost_models.stacks import step_stacks
+
+    name, known = spec.hardware.stack, [each.name for each in step_stacks()]
+    if name not in known:
+        close = nearest(name, known)
+        hint = f'did you mean "{close}"?' if close else f"known are {', '.join(known)}"
+        yield Finding(("hardware", "stack"), f'no software stack called "{name}" prices a step', hint)
+
+
 def slice_shape(spec: Spec) -> Iterator[Finding]:
     """Every slice is one that the chip is sold in."""
     from cost_models.chips import UnknownChip, chip
@@ -181,6 +192,7 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     known_family,
     known_chip,
+    known_stack,
     slice_shape,
     slice_repeated,
     prompt_p95_below_mean,

@@ -24,6 +24,19 @@ class Hardware(Section):
     chip: str = Field(min_length=1, description="The accelerator, by its name in the chip catalogue.")
     slices: tuple[Topology, ...] = Field(min_length=1, description="Slice topologies that may be used, such as 4x4.")
     reserve: Fraction = Field(default=0.08, description="Part of HBM kept back for the compiler and the runtime.")
+    stack: str = Field(
+        default="book", description="Software whose measured constants price the plan; that of the chip when absent."
+    )
+
+    @classmethod
+    def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """`data` with the chip's default stack, where the chip is known."""
+        from cost_models.stacks import default_stack
+
+        try:
+            return {"stack": default_stack(str(data.get("chip"))).name, **data}
+        except LookupError:
+            return data
 
 
 class Tokens(Section):

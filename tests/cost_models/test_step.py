@@ -121,7 +121,7 @@ def test_without_latency_the_headline_is_half_as_long() -> None:
 def test_one_chip_in_book_mode_reads_its_weights_and_cache() -> None:
     found = step(LLAMA_70B, generate(1, 1000), Layout(), INT8, H100)
     cache_bytes = 80 * (1000 * 2 * 8 * 128 * 2 + 2 * 64 * 128 * 2)
-    assert found.weights_s == pytest.approx(LLAMA_70B.parameters / 3.35e12)
+    assert found.weights_s == pytest.approx(LLAMA_70B.parameters / 3.35e12, rel=1e-3)
     assert found.kv_cache_s == pytest.approx(cache_bytes / 3.35e12)
     assert found.total_s == pytest.approx(found.weights_s + found.kv_cache_s)
 

@@ -59,7 +59,9 @@ def test_parts_add_up_to_the_step_and_collectives_to_the_ici_time(path):
     plan = make_plan(load_spec(path))
     for phase in (plan.prefill, plan.generate):
         assert sum(part.total_s for part in phase.parts) == pytest.approx(phase.step_s)
-        assert sum(part.ici_s for part in phase.parts) == pytest.approx(sum(c.seconds for c in phase.collectives))
+        waited_s, whole_s = sum(part.ici_s for part in phase.parts), sum(each.seconds for each in phase.collectives)
+        assert waited_s <= whole_s * (1 + 1e-9)
+        assert plan.spec["hardware"]["stack"] == "v5e-jax-llm-examples" or waited_s == pytest.approx(whole_s)
     hbm = plan.hbm
     assert hbm.weights + hbm.kv_cache + hbm.activations + hbm.logits == hbm.total
     assert hbm.total + hbm.free == hbm.available
