@@ -93,7 +93,7 @@ def summaries(scored: Sequence[Scored]) -> list[Summary]:
 
 def _label(case: Case) -> str:
     size = "" if case.bytes_moved is None else (", 1 MB and more" if case.bytes_moved >= 1e6 else ", below 1 MB")
-    return f"{case.group}, {case.phase}, tier {case.tier}{size}"
+    return f"{case.group}, {case.phase}, tier {case.tier}{size}{', experts' if case.sparse else ''}"
 
 
 def _summary(label: str, scored: Sequence[Scored]) -> Summary:

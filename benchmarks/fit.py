@@ -209,7 +209,7 @@ def score_text(found: dict[str, float], cases: Sequence[Case]) -> str:
 def fitting_cases(fit: Fit, cases: Sequence[Case]) -> list[Case]:
     """The cases of the stack's own source with known batch and chips; tier C serves for order alone."""
     lent = {"pytorch-xla", "vllm-tpu", "jetstream", "vllm-gpu"}
-    mine = [case for case in cases if case.stack_name == fit.stack_name and case.group not in lent]
+    mine = [case for case in cases if case.stack_name == fit.stack_name and case.group not in lent and not case.sparse]
     return [case for case in mine if "; ? x" not in case.label and case.tier != "C"]
 
 

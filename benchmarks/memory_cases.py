@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from case import HBM_RESERVE
-from settings import Skipped, read_model, read_setting
+from models import Skipped, read_model
+from settings import read_setting
 
 from cost_models.chips import UnknownChip
 from cost_models.placement import kv_bytes_per_chip

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from case import HBM_RESERVE, Case, metrics_of
-from settings import Skipped, read_model, read_setting
+from models import Skipped, read_model
+from settings import read_setting
 
 from cost_models.placement import kv_bytes_per_chip, weight_bytes_per_chip
 from cost_models.stacks import Stack
@@ -113,6 +114,9 @@ def _end_to_end(
     first = prefill(sequences, prompt, row.get("cached_len") or 0)
     if "latency_total" in metrics:
         return metrics["latency_total"], [(1, first), (output, decode)]
+    if "throughput_out" in metrics and row["family"] == "trt-r1":
+        served = [(sequences / output, prefill(1, prompt)), (1, decode)]
+        return row["batch"] / metrics["throughput_out"], served
     if "throughput_out" in metrics and row["family"].startswith(STATIC_TENSORRT):
         return float(row["batch"] * output / metrics["throughput_out"]), [(1, first), (output, decode)]
     raise Skipped(f"no time among {', '.join(metrics)}")
@@ -192,5 +196,6 @@ def _built(
         seconds=seconds,
         bare_s=bare_s,
         hbm_share=hbm_share,
+        sparse=bool((row["model"] or {}).get("moe")),
         label=f"{strategy}; batch {row['batch'] or row.get('batch_per_chip')}; {chips}",
     )
