@@ -28,6 +28,9 @@ SOFT = 0.15
 
 TOML = Path(__file__).resolve().parents[1] / "cost_models" / "measured.toml"
 
+ASSUMED_LAYOUT = {"jle-scout", "sglcb-v7x"}
+"""Families priced by a borrowed stack or in a layout that no source states."""
+
 EFFICIENCIES = {"mxu_efficiency", "hbm_efficiency", "ici_efficiency", "attention_efficiency", "network_efficiency"}
 
 
@@ -38,6 +41,8 @@ class Fit:
     stack_name: str
     plausible: dict[str, float]
     family: Callable[[Case], str] = lambda case: case.family
+    sparse: bool = False
+    """Whether the stack is that of mixtures of experts."""
 
 
 def _collective_family(case: Case) -> str:
@@ -50,12 +55,15 @@ def _context_family(case: Case) -> str:
     return case.id.split("-")[3]
 
 
+def _first_batch_family(case: Case) -> str:
+    """The batch of a DeepSeek-R1 case."""
+    return case.id.split("-")[2]
+
+
 def _model_family(case: Case) -> str:
     """Model, chip and engine of a case."""
     return case.family
 
-
-CUSTOM_ALL_REDUCE = {"ici_efficiency": 0.65, "hop_s": 0.2e-6, "collective_launch_s": 3e-6}
 
 FITS = (
     Fit(
@@ -81,6 +89,12 @@ FITS = (
             "step_s": 1e-4,
         },
         _context_family,
+    ),
+    Fit(
+        "v5e-jax-llm-examples-experts",
+        {"layer_s": 1e-4, "hbm_efficiency": 0.8, "ici_efficiency": 0.5},
+        _first_batch_family,
+        sparse=True,
     ),
     Fit(
         "v6e-sglang-jax",
@@ -134,8 +148,12 @@ FITS = (
         },
         _collective_family,
     ),
-    Fit("hopper-tensorrt-llm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
-    Fit("hopper-vllm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
+    Fit(
+        "hopper-tensorrt-llm-all-reduce",
+        {"ici_efficiency": 0.65, "collective_launch_s": 3e-6},
+        _collective_family,
+    ),
+    Fit("hopper-vllm-all-reduce", {"collective_launch_s": 4e-6}, _collective_family),
     Fit(
         "hopper-jax-collectives",
         {"ici_efficiency": 0.8, "collective_launch_s": 1.3e-4},
@@ -207,10 +225,11 @@ def score_text(found: dict[str, float], cases: Sequence[Case]) -> str:
 
 
 def fitting_cases(fit: Fit, cases: Sequence[Case]) -> list[Case]:
-    """The cases of the stack's own source with known batch and chips; tier C serves for order alone."""
+    """The cases of the stack's own source with known batch, chips and layout; tier C serves for order alone."""
     lent = {"pytorch-xla", "vllm-tpu", "jetstream", "vllm-gpu"}
-    mine = [case for case in cases if case.stack_name == fit.stack_name and case.group not in lent and not case.sparse]
-    return [case for case in mine if "; ? x" not in case.label and case.tier != "C"]
+    mine = [case for case in cases if case.stack_name == fit.stack_name and case.sparse == fit.sparse]
+    own = [case for case in mine if case.group not in lent and case.family not in ASSUMED_LAYOUT]
+    return [case for case in own if "; ? x" not in case.label and case.tier != "C"]
 
 
 def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:

@@ -40,11 +40,9 @@ CHIPS = {
 }
 
 
-WHOLE_EXPERTS = {"jle-r1": 8}
-"""Groups of chips with different experts where a case states no layout: as the published code of the family has it.
-
-jax-llm-examples, deepseek_r1_jax/model.py: experts over one mesh axis, their width over the other, heads over both.
-"""
+UNSTATED = {"jle-r1": {"tp": 64, "ep": 8}, "jle-scout": {"tp": 16}}
+"""Strategies of cases that state none. Of DeepSeek-R1 that of the published code, jax-llm-examples,
+deepseek_r1_jax/model.py: experts over one mesh axis, their width over the other, heads over both. Of Scout a guess."""
 
 BF16_ATTENTION = ("gpt-oss-120b",)
 """Models whose published weights are narrow in the experts alone (their quantization_config)."""
@@ -113,13 +111,12 @@ class Setting:
 def read_setting(row: Mapping[str, Any], model: Transformer, shape: tuple[int, ...] | None = None) -> Setting:
     on = catalogue_chip(row)
     numerics = _numerics(row, on)
-    strategy = dict(row["strategy"] or {})
+    strategy = row["strategy"] or UNSTATED.get(row["family"], {})
     if row["group"] == "esti":
         return _esti_setting(row, model, numerics, on, shape)
-    if row["family"] in WHOLE_EXPERTS:
-        strategy = {"tp": row["hardware"]["n_chips"], "ep": WHOLE_EXPERTS[row["family"]]}
-    if row["family"] == "jle-scout":
-        strategy = {"tp": row["hardware"]["n_chips"]}
+    expert_ways = strategy.get("moe_ep", 1)
+    if expert_ways > 1 and f"-tp{expert_ways}-ep{expert_ways}-" in row["id"] and strategy["tp"] == expert_ways**2:
+        raise Skipped("number of GPUs contradictory: the source multiplies the ways of tensors and experts")
     if "tp" not in strategy:
         raise Skipped("strategy not given" if not strategy.get("ep") else "experts over several nodes: not priced")
     replicas = strategy.get("dp", 1) * (1 if model.mixture else strategy.get("attention_dp", 1))

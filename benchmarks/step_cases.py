@@ -39,6 +39,8 @@ def stack_name(row: Mapping[str, Any]) -> str:
         return "fastertransformer-tensorrt-llm" if static else "hopper-engines"
     if group == "pytorch-xla" and row["hardware"]["chip"] == "tpu_v5e":
         return "v5e-jax-llm-examples"
+    if group == "jax-llm-examples" and row["model"].get("moe"):
+        return "v5e-jax-llm-examples-experts"
     if group not in STACKS:
         raise Skipped(f"group {group}: no stack")
     return STACKS[group]

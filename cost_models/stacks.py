@@ -60,6 +60,8 @@ class Stack:
     """Rate of the bytes of a collective of two chips over that of a larger one."""
     one_shot_bytes: float = 0.0
     """Largest all-reduce whose kernel fetches all operands at once: one step, N / 2 times the bytes."""
+    fallback: str | None = None
+    """Name of the stack that prices larger all-reduces; None where this one does."""
     chips: tuple[str, ...] = ()
     """Chips whose measurements made the constants; empty when the stack is not fitted."""
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)
