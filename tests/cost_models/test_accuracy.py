@@ -62,7 +62,7 @@ def test_a_file_of_three_cases_is_scored_and_nothing_is_dropped_in_silence(toy: 
     assert case["measured_s"] == pytest.approx(2e-3)
     assert case["roofline_s"] < case["predicted_s"] == pytest.approx(2e-3, rel=0.5)
     assert (found["fits"]["ran"], found["fits"]["ran_right"]) == (2, 2)
-    assert found["skipped"] == {"mixture of experts: not in the step model": ["toy-moe"]}
+    assert found["skipped"] == {"sizes of experts incomplete": ["toy-moe"]}
 
 
 def test_the_text_names_what_is_skipped(toy: Path) -> None:
