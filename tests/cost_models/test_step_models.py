@@ -104,13 +104,15 @@ def test_one_sequence_reads_the_experts_that_it_uses() -> None:
     assert found.weights_s * H200.hbm_bytes_per_s == pytest.approx(read, rel=2e-3)
 
 
-@given(any_sparse, st.integers(1, 64), any_stack)
-def test_whole_experts_read_at_least_as_much_as_cut_ones(model: Transformer, batch: int, on: Stack) -> None:
+@given(any_sparse, st.integers(1, 8), any_stack)
+def test_a_small_batch_waits_longer_for_whole_experts_than_for_cut_ones(
+    model: Transformer, batch: int, on: Stack
+) -> None:
     """Of cut experts all chips read as much; of whole ones the busiest chip reads more than the mean."""
     cut, whole = (
         step(model, generate(batch, 1), Layout(hidden=(EIGHT,), whole_experts=ways), INT8, V5E, on) for ways in (1, 8)
     )
-    assert cut.weights_s <= whole.weights_s * WITHIN_ROUNDING
+    assert cut.weights_s < whole.weights_s
 
 
 def test_every_token_crosses_to_its_experts_and_back() -> None:
