@@ -61,7 +61,7 @@ def _generate(
 ) -> Roofline:
     """Every part of a cache that is split along its tokens holds as many of a window."""
     context = kind.context(work.context_tokens) / part.token_ways
-    common = {**common, "kv_bytes_per_element": numerics.kv_bytes}
+    common = {**common, "kv_bytes_per_element": numerics.kv_bytes, "query_tokens": work.query_tokens}
     if model.latent:
         return absorbed_attention(part.sequences, context, part.q_heads, model.latent, **common)
     return generate_attention(part.sequences, context, part.q_heads, part.kv_heads, model.head_dim, **common)

@@ -93,7 +93,7 @@ def roofline_s(model: Transformer, work: Work, layout: Layout, numerics: Numeric
     max(F / (N * C), (weights + KV cache) / (N * W_hbm))
     """
     head = model.vocab * model.d_model
-    flops = 2 * work.tokens * (model.active_parameters - head) + 2 * work.sequences * head
+    flops = 2 * work.tokens * (model.active_parameters - head) + 2 * work.logit_rows * head
     pairs = sum(each.layers * _pairs(work, each) for each in model.attention_kinds)
     flops += 2 * work.sequences * pairs * (model.q_width + model.o_width)
     moved = head * numerics.weight_bytes + sum(
@@ -129,7 +129,7 @@ def _pass(model: Transformer, work: Work, layout: Layout, numerics: Numerics, ch
     found = Step(fixed_s=stack.step_s + model.layers * stack.layer_s)
     for block in model.blocks:
         found += block.layers * _block(block, model, work, layout, numerics, chip, stack)
-    head = _Shard(work.sequences, 1, model.d_model, model.vocab / layout.chips)
+    head = _Shard(work.logit_rows, 1, model.d_model, model.vocab / layout.chips)
     return found + _matmul(Projection(model.d_model, model.vocab), head, numerics, chip, stack)
 
 

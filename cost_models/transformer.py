@@ -131,15 +131,20 @@ class Work:
         """New tokens of the step: B * T."""
         return self.sequences * self.query_tokens
 
+    @property
+    def logit_rows(self) -> float:
+        """Tokens whose successors are asked for: every one in generate, the last of each prompt in prefill."""
+        return self.tokens if self.phase == "generate" else self.sequences
+
 
 def prefill(sequences: float, prompt_tokens: float, cached_tokens: float = 0) -> Work:
     """The step that reads `prompt_tokens` of each sequence after `cached_tokens` that are in the cache."""
     return Work("prefill", sequences, prompt_tokens, prompt_tokens + cached_tokens)
 
 
-def generate(sequences: float, context_tokens: float) -> Work:
-    """The step that adds one token to each sequence, attending to `context_tokens`."""
-    return Work("generate", sequences, 1, context_tokens)
+def generate(sequences: float, context_tokens: float, query_tokens: float = 1) -> Work:
+    """The step that adds a token to each sequence, or verifies `query_tokens`, attending to `context_tokens`."""
+    return Work("generate", sequences, query_tokens, context_tokens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,6 +261,20 @@ def test_a_short_context_is_not_split_below_one_token() -> None:
     assert one.kv_cache_s == none.kv_cache_s > 0
 
 
+# --- drafts ---
+
+
+@given(
+    st.sampled_from([QWEN3_30B, DEEPSEEK_V3, GEMMA3_27B]), st.integers(1, 64), contexts, st.integers(1, 7), any_stack
+)
+def test_verifying_drafts_costs_less_than_as_many_steps(
+    model: Transformer, batch: int, context: int, drafts: int, on: Stack
+) -> None:
+    layout = Layout(hidden=(EIGHT,))
+    one, verify = (step(model, generate(batch, context, rows), layout, BF16, V5E, on) for rows in (1, drafts + 1))
+    assert one.total_s <= verify.total_s * WITHIN_ROUNDING <= (drafts + 1) * one.total_s * WITHIN_ROUNDING**2
+
+
 # --- the constants of experts ---
 
 
