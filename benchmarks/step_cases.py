@@ -28,6 +28,9 @@ STACKS = {
     "pytorch-xla": "v4-looped-einsum",
     "jetstream": "v5e-jax-llm-examples",
 }
+SERVED_THROUGHPUT = ("trt-r1", "tpur-v7x")
+"""Families that state concurrency and tokens per second of a server: their quotient is the TPOT."""
+
 STATIC_TENSORRT = ("trt-static", "trt-ttft", "trt-h100vsa100")
 
 
@@ -53,7 +56,7 @@ def step_case(row: Mapping[str, Any]) -> Case:
     if row["tier"] == "D":
         raise Skipped("tier D: setting incomplete or pathological by the source")
     model, metrics = read_model(row), metrics_of(row)
-    if row["tier"] == "C":
+    if row["tier"] == "C" and row["family"] not in SERVED_THROUGHPUT:
         return _saturated(row, model, metrics)
     if row["hardware"].get("n_chips") is None:
         return _unknown_slice(row, model, metrics)
@@ -116,9 +119,8 @@ def _end_to_end(
     first = prefill(sequences, prompt, row.get("cached_len") or 0)
     if "latency_total" in metrics:
         return metrics["latency_total"], [(1, first), (output, decode)]
-    if "throughput_out" in metrics and row["family"] == "trt-r1":
-        served = [(sequences / output, prefill(1, prompt)), (1, decode)]
-        return row["batch"] / metrics["throughput_out"], served
+    if "throughput_out" in metrics and row["family"] in SERVED_THROUGHPUT:
+        return row["batch"] / metrics["throughput_out"], [(sequences / output, prefill(1, prompt)), (1, decode)]
     if "throughput_out" in metrics and row["family"].startswith(STATIC_TENSORRT):
         return float(row["batch"] * output / metrics["throughput_out"]), [(1, first), (output, decode)]
     raise Skipped(f"no time among {', '.join(metrics)}")

@@ -13,7 +13,7 @@ T rows, X parts of D, Y parts of F (arXiv:2211.05102, section 3.2); bytes are th
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cost_models.blocks import Block
+from cost_models.blocks import AttentionKind, Block
 from cost_models.chips import Chip
 from cost_models.collectives import all_gather_s, all_to_all_s, latency_s
 from cost_models.devices import phases
@@ -46,17 +46,19 @@ def block_transfers(
     if layout.feature:
         yield from (Transfer(elements * numerics.activation_bytes, layout.feature) for elements in between)
     if block.attention:
-        yield from _to_cache(model, work, layout, rows * numerics.activation_bytes)
+        yield from _to_cache(block.attention, model, work, layout, rows * numerics.activation_bytes)
     elif layout.experts:
         yield from _to_experts(block, model, work, layout, numerics)
     if layout.gathered:
         yield Transfer(block_weight_bytes(block, layout, numerics), layout.gathered)
 
 
-def _to_cache(model: Transformer, work: Work, layout: Layout, row_bytes: float) -> Iterator[Transfer]:
+def _to_cache(
+    kind: AttentionKind, model: Transformer, work: Work, layout: Layout, row_bytes: float
+) -> Iterator[Transfer]:
     """Queries, with new keys and values, to where the cache is, and outputs back; a latent is on every chip already."""
     queries, outputs = model.q_width, model.o_width
-    made = 0 if model.latent else model.kv_width
+    made = 0 if model.latent or not kind.own_cache else model.kv_width
     if model.latent and work.phase == "generate":
         queries, outputs = model.q_heads * model.latent.cached_dim, model.q_heads * model.latent.latent_dim
     if layout.kv == "batch":

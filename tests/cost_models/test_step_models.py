@@ -11,7 +11,7 @@ from published_models import DEEPSEEK_V3, GEMMA3_27B, GPT_OSS, QWEN3_30B, SCOUT,
 
 from cost_models.blocks import AttentionKind
 from cost_models.chips import chip
-from cost_models.collectives import all_gather_s
+from cost_models.collectives import all_gather_s, all_to_all_s
 from cost_models.layouts import kv_by_batch_ici_s
 from cost_models.matmul import matmul
 from cost_models.moe import Mixture, busiest_load, dispatch_s, imbalance
@@ -230,6 +230,20 @@ def test_a_shared_cache_stores_less_and_reads_the_same(batch: int, context: int,
     shared, alone = (step(each, work, layout, BF16, V5E, on) for each in (SHARING, own))
     assert shared.kv_cache_s == alone.kv_cache_s
     assert shared.total_s <= alone.total_s * WITHIN_ROUNDING
+
+
+def test_layers_that_share_a_cache_send_no_keys_to_it() -> None:
+    layout = Layout(hidden=(EIGHT,), kv="batch")
+    found = step(SHARING, generate(64, 1000), layout, BF16, V5E)
+    plain = step(SHARING, generate(64, 1000), replace(layout, kv="heads"), BF16, V5E)
+    queries, made = 8 * 256, 2 * 2 * 256
+    there = sum(
+        layers * all_to_all_s(64 * width * 2, (EIGHT,), V5E) for layers, width in ((20, queries + made), (10, queries))
+    )
+    back = 30 * all_to_all_s(64 * queries * 2, (EIGHT,), V5E)
+    crossing = found.collective_bytes_s + found.collective_latency_s
+    crossing -= plain.collective_bytes_s + plain.collective_latency_s
+    assert crossing == pytest.approx(there + back)
 
 
 # --- a cache split along its tokens ---
