@@ -1,6 +1,5 @@
 """Where the weights, the tokens and the cache of a transformer lie on chips, and the bytes of one chip."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -94,10 +93,14 @@ class Layout:
             return self.chips
         return self.token_ways * min(model.cut_heads, self.chips // self.token_ways)
 
+    def _role_ways(self, routed: bool) -> dict[Role, int]:
+        """Parts of a side by its role; of routed experts the rest of `hidden` splits F."""
+        hidden = self.hidden_ways // self.whole_experts if routed else self.hidden_ways
+        return {"model": self.feature_ways, "hidden": hidden, "whole": 1}
+
     def local_dims(self, projection: Projection) -> tuple[float, float]:
         """Width in and out of one chip's part of `projection`, once gathered."""
-        hidden_ways = self.hidden_ways // self.whole_experts if projection.experts > 1 else self.hidden_ways
-        ways: dict[Role, int] = {"model": self.feature_ways, "hidden": hidden_ways, "whole": 1}
+        ways = self._role_ways(projection.experts > 1)
         return projection.in_dim / ways[projection.in_role], projection.out_dim / ways[projection.out_role]
 
     def local_parameters(self, projection: Projection) -> float:
@@ -142,4 +145,7 @@ def kv_bytes_per_chip(model: Transformer, work: Work, layout: Layout, numerics: 
 
 
 def _ways(axes: Sequence[Links]) -> int:
-    return math.prod(axis.size for axis in axes)
+    ways = 1
+    for axis in axes:
+        ways *= axis.size
+    return ways

@@ -14,6 +14,7 @@ docs/cost-models.md.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 from typing import NamedTuple
 
 from cost_models.attended import attention_s
@@ -57,13 +58,17 @@ class Step:
         return self.weights_s + self.compute_s + self.kv_cache_s + self.elementwise_s
 
     def __add__(self, other: "Step") -> "Step":
-        return Step(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Step)))
+        return Step(*(mine + others for mine, others in zip(_parts(self), _parts(other), strict=True)))
 
     def __mul__(self, count: float) -> "Step":
         """The same step run `count` times."""
-        return Step(*(getattr(self, each.name) * count for each in fields(Step)))
+        return Step(*(part * count for part in _parts(self)))
 
     __rmul__ = __mul__
+
+
+_parts = attrgetter(*(each.name for each in fields(Step)))
+"""The seconds of a step, in the order of its fields."""
 
 
 def step(model: Transformer, work: Work, layout: Layout, numerics: Numerics, chip: Chip, stack: Stack = BOOK) -> Step:
