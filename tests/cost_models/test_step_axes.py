@@ -9,7 +9,7 @@ from published_models import DEEPSEEK_V3, QWEN3_30B
 
 from cost_models.chips import chip
 from cost_models.collectives import all_gather_s, all_to_all_s
-from cost_models.devices import device, device_axis, device_gather_s
+from cost_models.devices import device, device_axis
 from cost_models.networks import Level, tree_all_reduce_s, tree_gather_s
 from cost_models.placement import Layout, kv_bytes_per_chip, weight_bytes_per_chip
 from cost_models.stacks import BOOK, Stack, measured_stacks, stack
@@ -91,7 +91,8 @@ def test_a_collective_over_chips_and_devices_is_that_of_the_chip() -> None:
     axes = (TorusAxis("x", 4, True),)
     found = step(LLAMA_70B, prefill(8, 2048), Layout(hidden=(*axes, device_axis(TPU7X))), BF16, CORE)
     moved = 8 * 2048 * 8192 * 2
-    assert talk_s(found) == pytest.approx(80 * 4 * device_gather_s(moved, axes, TPU7X))
+    inside_s = moved / 2 / TPU7X.known("intra_chip_bytes_per_s")
+    assert talk_s(found) == pytest.approx(80 * 4 * (all_gather_s(moved, axes, TPU7X) + inside_s))
 
 
 def test_what_talks_most_belongs_inside_the_chip() -> None:

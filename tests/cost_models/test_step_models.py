@@ -122,6 +122,13 @@ def test_every_token_crosses_to_its_experts_and_back() -> None:
     assert found.collective_bytes_s + found.collective_latency_s == pytest.approx(crossing)
 
 
+def test_many_tokens_are_spread_over_the_chips_of_the_experts() -> None:
+    """Each of eight chips computes an eighth, the busiest at most a twentieth more."""
+    one, eight = (step(QWEN3_30B, prefill(64, 4096), each, BF16, V5E) for each in (Layout(), Layout(experts=(EIGHT,))))
+    mean = (one.compute_s + one.weights_s) / 8
+    assert mean <= eight.compute_s + eight.weights_s <= 1.05 * mean
+
+
 @given(any_sparse, batches)
 def test_expert_parallelism_copies_attention_and_splits_experts(model: Transformer, batch: int) -> None:
     one, many = Layout(), Layout(experts=(EIGHT,))
@@ -258,11 +265,10 @@ def test_split_along_its_tokens_a_cache_is_read_by_all_chips(model: Transformer,
 
 def test_partial_softmax_is_merged_with_a_maximum_and_a_sum() -> None:
     """Queries, new keys and values gathered; outputs of 128 elements and two numbers of each head scattered."""
-    model, axes = replace(GEMMA3_27B, attention=()), (EIGHT, FOUR)
-    heads, tokens = (
-        step(model, generate(2, 100_000), Layout(hidden=axes, kv=kv), BF16, V5E) for kv in ("heads", "sequence")
-    )
-    merge = all_gather_s(2 * 2 * (32 + 2 * 16) * 128, axes, V5E) + all_gather_s(2 * 2 * 32 * (128 + 2), axes, V5E)
+    model, axes, work = replace(GEMMA3_27B, attention=()), (EIGHT, FOUR), generate(1024, 100_000)
+    heads, tokens = (step(model, work, Layout(hidden=axes, kv=kv), BF16, V5E) for kv in ("heads", "sequence"))
+    queries, partials = 1024 * 2 * (32 + 2 * 16) * 128, 1024 * 2 * 32 * (128 + 2)
+    merge = all_gather_s(queries, axes, V5E) + all_gather_s(partials, axes, V5E)
     before = heads.collective_bytes_s + heads.collective_latency_s
     assert tokens.collective_bytes_s + tokens.collective_latency_s - before == pytest.approx(62 * merge)
     assert tokens.total_s < heads.total_s
