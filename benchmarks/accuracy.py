@@ -93,7 +93,7 @@ def summaries(scored: Sequence[Scored]) -> list[Summary]:
 
 def _label(case: Case) -> str:
     size = "" if case.bytes_moved is None else (", 1 MB and more" if case.bytes_moved >= 1e6 else ", below 1 MB")
-    return f"{case.group}, {case.phase}, tier {case.tier}{size}"
+    return f"{case.group}, {case.phase}, tier {case.tier}{size}{', experts' if case.sparse else ''}"
 
 
 def _summary(label: str, scored: Sequence[Scored]) -> Summary:
@@ -137,13 +137,15 @@ def fits(cases: Iterable[Case], memory: Iterable[MemoryCase]) -> Fits:
     return Fits(len(ran), sum(ran), len(refused), sum(refused), wrong)
 
 
-def call_ms(cases: Sequence[Case]) -> float:
-    """Milliseconds of one warm evaluation, the mean over `cases`; a case may hold several steps and layouts."""
+def call_ms(cases: Sequence[Case]) -> tuple[float, float]:
+    """Milliseconds of one warm evaluation, the mean and the slowest of `cases`; a case may hold several steps."""
     stacks = {name: stack(name) for name in {case.stack_name for case in cases}}
-    started = time.perf_counter()
+    taken = [0.0]
     for case in cases:
+        started = time.perf_counter()
         case.seconds(stacks[case.stack_name])
-    return (time.perf_counter() - started) / max(1, len(cases)) * 1e3
+        taken.append(time.perf_counter() - started)
+    return sum(taken) / max(1, len(cases)) * 1e3, max(taken) * 1e3
 
 
 def by_reason(skipped: dict[str, str]) -> dict[str, list[str]]:
@@ -241,7 +243,8 @@ def main() -> None:
     print_choices(chosen)
     print_memory(fitting, memory)
     print_skipped(skipped | uncounted)
-    print(f"\none case takes {call_ms(cases):.2f} ms warm, all its steps and candidate layouts")
+    mean_ms, slowest_ms = call_ms(cases)
+    print(f"\none case takes {mean_ms:.2f} ms warm, {slowest_ms:.2f} at most, all its steps and candidate layouts")
 
 
 if __name__ == "__main__":

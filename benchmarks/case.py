@@ -57,6 +57,8 @@ class Case:
     label: str
     """Strategy, batch and chips, for residuals."""
     bytes_moved: float | None = None
+    sparse: bool = False
+    """Whether the model is a mixture of experts."""
 
     @property
     def pathological(self) -> bool:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from case import Case, metrics_of
-from settings import Skipped, catalogue_chip
+from models import Skipped
+from settings import catalogue_chip
 
 from cost_models.chips import Chip, parse_shape
 from cost_models.collectives import all_gather_s, all_reduce_s, all_to_all_s

@@ -9,14 +9,15 @@ import argparse
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from case import Case
 from measurements import DEFAULT_FILE, load_rows, read
 from scipy.optimize import least_squares
+from stack_fits import FITS, Fit
 
 from cost_models.stacks import Stack, stack
 
@@ -28,125 +29,10 @@ SOFT = 0.15
 
 TOML = Path(__file__).resolve().parents[1] / "cost_models" / "measured.toml"
 
+ASSUMED_LAYOUT = {"jle-scout", "sglcb-v7x"}
+"""Families priced by a borrowed stack or in a layout that no source states."""
+
 EFFICIENCIES = {"mxu_efficiency", "hbm_efficiency", "ici_efficiency", "attention_efficiency", "network_efficiency"}
-
-
-@dataclass(frozen=True)
-class Fit:
-    """What is fitted for a stack: plausible values of its constants, and which cases belong to one family."""
-
-    stack_name: str
-    plausible: dict[str, float]
-    family: Callable[[Case], str] = lambda case: case.family
-
-
-def _collective_family(case: Case) -> str:
-    operation, ways = case.label.split(",")[0].split(" over ")
-    return f"{operation}-{ways}"
-
-
-def _context_family(case: Case) -> str:
-    """The batch of a jax-llm-examples case: the table has one model and two strategies."""
-    return case.id.split("-")[3]
-
-
-def _model_family(case: Case) -> str:
-    """Model, chip and engine of a case."""
-    return case.family
-
-
-CUSTOM_ALL_REDUCE = {"ici_efficiency": 0.65, "hop_s": 0.2e-6, "collective_launch_s": 3e-6}
-
-FITS = (
-    Fit(
-        "v4-looped-einsum",
-        {
-            "mxu_efficiency": 0.9,
-            "hbm_efficiency": 0.8,
-            "ici_efficiency": 0.9,
-            "attention_efficiency": 0.5,
-            "hop_s": 5e-6,
-            "partial_overlap_tokens": 80,
-            "elementwise_passes": 8,
-        },
-    ),
-    Fit(
-        "v5e-jax-llm-examples",
-        {
-            "mxu_efficiency": 0.95,
-            "hbm_efficiency": 0.95,
-            "ici_efficiency": 0.6,
-            "hop_s": 0.6e-6,
-            "hidden_fraction": 0.3,
-            "step_s": 1e-4,
-        },
-        _context_family,
-    ),
-    Fit(
-        "v6e-sglang-jax",
-        {
-            "mxu_efficiency": 0.9,
-            "hbm_efficiency": 0.9,
-            "ici_efficiency": 0.7,
-            "attention_efficiency": 0.25,
-            "layer_s": 6e-5,
-            "step_s": 5e-4,
-            "elementwise_passes": 2,
-            "sequence_layer_s": 7e-7,
-            "cached_token_layer_s": 8e-10,
-        },
-    ),
-    Fit(
-        "fastertransformer-tensorrt-llm",
-        {
-            "mxu_efficiency": 0.85,
-            "hbm_efficiency": 0.9,
-            "ici_efficiency": 0.4,
-            "network_efficiency": 0.7,
-            "attention_efficiency": 0.3,
-            "hop_s": 5e-6,
-            "network_call_s": 2e-5,
-            "layer_s": 1e-4,
-            "kv_group_reads": 0.4,
-        },
-    ),
-    Fit(
-        "hopper-engines",
-        {
-            "mxu_efficiency": 0.85,
-            "hbm_efficiency": 0.85,
-            "ici_efficiency": 0.65,
-            "attention_efficiency": 0.7,
-            "hop_s": 1e-6,
-            "layer_s": 4.5e-5,
-        },
-        _model_family,
-    ),
-    Fit(
-        "hopper-nccl",
-        {
-            "ici_efficiency": 0.75,
-            "hop_s": 0.75e-6,
-            "collective_launch_s": 4.7e-6,
-            "ramp_s": 4e-6,
-            "all_reduce_rate": 1.2,
-            "pair_rate": 0.8,
-        },
-        _collective_family,
-    ),
-    Fit("hopper-tensorrt-llm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
-    Fit("hopper-vllm-all-reduce", CUSTOM_ALL_REDUCE, _collective_family),
-    Fit(
-        "hopper-jax-collectives",
-        {"ici_efficiency": 0.8, "collective_launch_s": 1.3e-4},
-        lambda case: case.id,
-    ),
-    Fit(
-        "tpu-collectives",
-        {"ici_efficiency": 0.95, "collective_launch_s": 1.3e-5},
-        lambda case: case.id,
-    ),
-)
 
 
 def fitted(base: Stack, plausible: dict[str, float], cases: Sequence[Case]) -> Stack:
@@ -207,10 +93,11 @@ def score_text(found: dict[str, float], cases: Sequence[Case]) -> str:
 
 
 def fitting_cases(fit: Fit, cases: Sequence[Case]) -> list[Case]:
-    """The cases of the stack's own source with known batch and chips; tier C serves for order alone."""
+    """The cases of the stack's own source with known batch, chips and layout; tier C serves for order alone."""
     lent = {"pytorch-xla", "vllm-tpu", "jetstream", "vllm-gpu"}
-    mine = [case for case in cases if case.stack_name == fit.stack_name and case.group not in lent]
-    return [case for case in mine if "; ? x" not in case.label and case.tier != "C"]
+    mine = [case for case in cases if case.stack_name == fit.stack_name and case.sparse == fit.sparse]
+    own = [case for case in mine if case.group not in lent and case.family not in ASSUMED_LAYOUT]
+    return [case for case in own if "; ? x" not in case.label and case.tier != "C"]
 
 
 def subsets(cases: Sequence[Case]) -> dict[str, list[Case]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from case import Case
 from collective_cases import collective_case
+from models import Skipped
 from ruamel.yaml import YAML
-from settings import Skipped
 from step_cases import step_case
 
 from cost_models.chips import UnknownChip

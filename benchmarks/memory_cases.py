@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from case import HBM_RESERVE
-from settings import Skipped, read_model, read_setting
+from models import Skipped, read_model
+from settings import read_setting
 
 from cost_models.chips import UnknownChip
-from cost_models.transformer import generate, kv_bytes_per_chip
+from cost_models.placement import kv_bytes_per_chip
+from cost_models.transformer import generate
 
 V4_HBM_BYTES = 32 * 2**30
 """HBM of the TPU v4 chips whose longest contexts are published, as their paper counts it."""

@@ -5,22 +5,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from models import Skipped
+
 from cost_models.chips import Chip, chip, parse_shape
-from cost_models.stacks import Stack
-from cost_models.step import fastest_step, roofline_s, step
-from cost_models.torus import Links, Slice, TorusAxis, split_axis
-from cost_models.transformer import (
+from cost_models.devices import device, device_axis
+from cost_models.placement import (
     KvSharding,
     Layout,
-    Numerics,
-    Transformer,
-    Work,
-    generate,
     kv_bytes_per_chip,
     weight_bytes_per_chip,
     weight_gathered,
     weight_stationary_2d,
 )
+from cost_models.stacks import Stack
+from cost_models.step import fastest_step, roofline_s, step
+from cost_models.torus import Links, Slice, TorusAxis, split_axis
+from cost_models.transformer import Numerics, Transformer, Work, generate
 
 NODE_GPUS = 8
 INFINIBAND_BYTES_PER_S = 25e9
@@ -40,56 +40,32 @@ CHIPS = {
 }
 
 
-class Skipped(Exception):
-    """A case that the model does not express; the message is the reason."""
+UNSTATED = {"jle-r1": {"tp": 64, "ep": 8}, "jle-scout": {"tp": 16}}
+"""Strategies of cases that state none. Of DeepSeek-R1 that of the published code, jax-llm-examples,
+deepseek_r1_jax/model.py: experts over one mesh axis, their width over the other, heads over both. Of Scout a guess."""
+
+BF16_ATTENTION = ("gpt-oss-120b",)
+"""Models whose published weights are narrow in the experts alone (their quantization_config)."""
 
 
 def catalogue_chip(row: Mapping[str, Any]) -> Chip:
-    """The chip of a case; steps on TPU 7x, whose devices are half chips, are not priced."""
+    """The chip of a case."""
     name = row["hardware"]["chip"]
-    if name not in CHIPS or (name == "tpu_v7x" and row["phase"] != "collective"):
+    if name not in CHIPS:
         raise Skipped(f"chip {name} is not priced here")
     return chip(CHIPS[name])
-
-
-def read_model(row: Mapping[str, Any]) -> Transformer:
-    model = row["model"]
-    if model is None:
-        raise Skipped("no model given")
-    if model.get("moe"):
-        raise Skipped("mixture of experts: not in the step model")
-    if model.get("attention") == "MLA":
-        raise Skipped("multi-head latent attention: not in the step model")
-    needed = ("n_layers", "d_model", "d_ff", "n_heads", "n_kv_heads", "d_head")
-    if any(model.get(key) is None for key in needed):
-        raise Skipped("model dimensions incomplete")
-    return Transformer(
-        layers=model["n_layers"],
-        d_model=model["d_model"],
-        d_ff=model["d_ff"],
-        q_heads=model.get("n_heads_padded_to") or model["n_heads"],
-        kv_heads=_padded_kv_heads(model),
-        head_dim=model["d_head"],
-        vocab=0 if row["family"] == "esti-f8" else model["vocab"],
-        gated=model["ffn_act"] in ("swiglu", "geglu"),
-        parallel_block=bool(model["parallel_block"]),
-    )
-
-
-def _padded_kv_heads(model: Mapping[str, Any]) -> int:
-    """KV heads as stored; a multihead model pads them with its query heads."""
-    if model["n_kv_heads"] == model["n_heads"]:
-        return int(model.get("n_heads_padded_to") or model["n_kv_heads"])
-    return int(model["n_kv_heads"])
 
 
 def _numerics(row: Mapping[str, Any], on: Chip) -> Numerics:
     """Dtypes as stated; activations and KV cache that the source leaves out count as bf16.
 
-    A GPU engine multiplies fp8 weights in fp8; int8 weights on a TPU are converted to bf16 first.
+    A GPU engine multiplies fp8 weights in fp8; int8 weights on a TPU are converted to bf16 first. Experts that alone
+    are narrow are widened in the kernel.
     """
     stated = row["dtype"]
     weights = _dtype(stated["weights"])
+    if row["model"]["name"] in BF16_ATTENTION:
+        return Numerics("bf16", "bf16", _dtype(stated.get("kv_cache")), experts=weights)
     narrow = on.switched and weights in ("fp8", "fp4") and "fp8" in on.peak_flops_per_s
     return Numerics(weights, "bf16", _dtype(stated.get("kv_cache")), "fp8" if narrow else "bf16")
 
@@ -135,36 +111,56 @@ class Setting:
 def read_setting(row: Mapping[str, Any], model: Transformer, shape: tuple[int, ...] | None = None) -> Setting:
     on = catalogue_chip(row)
     numerics = _numerics(row, on)
-    strategy = row["strategy"] or {}
+    strategy = row["strategy"] or UNSTATED.get(row["family"], {})
     if row["group"] == "esti":
         return _esti_setting(row, model, numerics, on, shape)
-    if strategy.get("ep") or strategy.get("moe_ep"):
-        raise Skipped("expert parallelism: not in the step model")
+    expert_ways = strategy.get("moe_ep", 1)
+    if expert_ways > 1 and f"-tp{expert_ways}-ep{expert_ways}-" in row["id"] and strategy["tp"] == expert_ways**2:
+        raise Skipped("number of GPUs contradictory: the source multiplies the ways of tensors and experts")
     if "tp" not in strategy:
-        raise Skipped("strategy not given")
-    replicas = strategy.get("dp", 1) * strategy.get("attention_dp", 1)
-    layout = _switched_layout(strategy) if on.switched else _torus_layout(row, on, strategy["tp"], replicas)
-    return Setting(model, numerics, on, lambda work: [layout], replicas)
+        raise Skipped("strategy not given" if not strategy.get("ep") else "experts over several nodes: not priced")
+    replicas = strategy.get("dp", 1) * (1 if model.mixture else strategy.get("attention_dp", 1))
+    layout = _switched_layout(strategy) if on.switched else _torus_layout(row, on, strategy, replicas)
+    return Setting(model, numerics, device(on), lambda work: [layout], replicas)
+
+
+def _expert_ways(strategy: Mapping[str, Any]) -> int:
+    """Parts into which the experts of a replica fall, each with whole ones."""
+    return int(strategy.get("moe_ep") or strategy.get("ep") or 1)
 
 
 def _switched_layout(strategy: Mapping[str, Any]) -> Layout:
-    """Tensor parallelism in and across nodes, pipeline stages."""
-    ways = strategy["tp"]
+    """Tensor parallelism in and across nodes, pipeline stages; or whole attention on every GPU and experts over all."""
+    ways, expert_ways = strategy["tp"], _expert_ways(strategy)
     nodes = max(1, ways // NODE_GPUS)
-    hidden = (TorusAxis("x", ways // nodes, False),) if ways > 1 else ()
-    return Layout(hidden, nodes=nodes, network_bytes_per_s=INFINIBAND_BYTES_PER_S, stages=strategy.get("pp", 1))
+    axes = (TorusAxis("x", ways // nodes, False),) if ways > 1 else ()
+    if strategy.get("attention_dp", 1) == ways == expert_ways > 1:
+        return Layout(experts=axes)
+    if ways % expert_ways:
+        raise Skipped(f"{ways} ways do not hold {expert_ways} parts of experts")
+    return Layout(
+        axes,
+        nodes=nodes,
+        network_bytes_per_s=INFINIBAND_BYTES_PER_S,
+        stages=strategy.get("pp", 1),
+        whole_experts=expert_ways,
+    )
 
 
-def _torus_layout(row: Mapping[str, Any], on: Chip, ways: int, replicas: int) -> Layout:
-    """1D tensor parallelism over a whole slice, or over the contiguous part that one of its replicas has."""
+def _torus_layout(row: Mapping[str, Any], on: Chip, strategy: Mapping[str, Any], replicas: int) -> Layout:
+    """1D tensor parallelism over a whole slice and the devices of its chips, or over the part of one replica."""
+    ways = strategy["tp"]
     shape = parse_shape(str(row["hardware"].get("topology"))) or (1,) * on.torus_dims
     axes: tuple[Links, ...] = Slice(on, shape).axes
-    if math.prod(shape) != ways * replicas:
-        raise Skipped(f"{ways} ways and {replicas} replicas do not make up {math.prod(shape)} chips")
+    devices = math.prod(shape) * on.devices_per_chip
+    if devices != ways * replicas:
+        raise Skipped(f"{ways} ways and {replicas} replicas do not make up {devices} devices")
     if replicas > 1:
         last = Slice(on, shape).axes[-1]
         axes = (*axes[:-1], split_axis(last, (replicas, last.size // replicas))[1])
-    return Layout(hidden=axes)
+    if on.devices_per_chip > 1:
+        axes = (*axes, device_axis(on))
+    return Layout(hidden=axes, whole_experts=_expert_ways(strategy))
 
 
 def _esti_setting(

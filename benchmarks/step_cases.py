@@ -5,17 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from case import HBM_RESERVE, Case, metrics_of
-from settings import Skipped, read_model, read_setting
+from models import Skipped, read_model
+from settings import read_setting
 
+from cost_models.placement import kv_bytes_per_chip, weight_bytes_per_chip
 from cost_models.stacks import Stack
-from cost_models.transformer import (
-    Transformer,
-    Work,
-    generate,
-    kv_bytes_per_chip,
-    prefill,
-    weight_bytes_per_chip,
-)
+from cost_models.transformer import Transformer, Work, generate, prefill
 
 SATURATED_SEQUENCES = 256
 """Sequences that a saturated engine is taken to run when memory would hold more; no source states it."""
@@ -33,6 +28,9 @@ STACKS = {
     "pytorch-xla": "v4-looped-einsum",
     "jetstream": "v5e-jax-llm-examples",
 }
+SERVED_THROUGHPUT = ("trt-r1", "tpur-v7x")
+"""Families that state concurrency and tokens per second of a server: their quotient is the TPOT."""
+
 STATIC_TENSORRT = ("trt-static", "trt-ttft", "trt-h100vsa100")
 
 
@@ -44,6 +42,8 @@ def stack_name(row: Mapping[str, Any]) -> str:
         return "fastertransformer-tensorrt-llm" if static else "hopper-engines"
     if group == "pytorch-xla" and row["hardware"]["chip"] == "tpu_v5e":
         return "v5e-jax-llm-examples"
+    if group == "jax-llm-examples" and row["model"].get("moe"):
+        return "v5e-jax-llm-examples-experts"
     if group not in STACKS:
         raise Skipped(f"group {group}: no stack")
     return STACKS[group]
@@ -56,7 +56,7 @@ def step_case(row: Mapping[str, Any]) -> Case:
     if row["tier"] == "D":
         raise Skipped("tier D: setting incomplete or pathological by the source")
     model, metrics = read_model(row), metrics_of(row)
-    if row["tier"] == "C":
+    if row["tier"] == "C" and row["family"] not in SERVED_THROUGHPUT:
         return _saturated(row, model, metrics)
     if row["hardware"].get("n_chips") is None:
         return _unknown_slice(row, model, metrics)
@@ -119,6 +119,8 @@ def _end_to_end(
     first = prefill(sequences, prompt, row.get("cached_len") or 0)
     if "latency_total" in metrics:
         return metrics["latency_total"], [(1, first), (output, decode)]
+    if "throughput_out" in metrics and row["family"] in SERVED_THROUGHPUT:
+        return row["batch"] / metrics["throughput_out"], [(sequences / output, prefill(1, prompt)), (1, decode)]
     if "throughput_out" in metrics and row["family"].startswith(STATIC_TENSORRT):
         return float(row["batch"] * output / metrics["throughput_out"]), [(1, first), (output, decode)]
     raise Skipped(f"no time among {', '.join(metrics)}")
@@ -198,5 +200,6 @@ def _built(
         seconds=seconds,
         bare_s=bare_s,
         hbm_share=hbm_share,
+        sparse=bool((row["model"] or {}).get("moe")),
         label=f"{strategy}; batch {row['batch'] or row.get('batch_per_chip')}; {chips}",
     )

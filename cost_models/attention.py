@@ -86,8 +86,13 @@ def generate_attention(
         activation_bytes_per_element,
         kv_bytes_per_element,
     )
-    read_s = max(hbm_s(moved_bytes, chip, stack), sequences * context_tokens * stack.cached_token_layer_s)
+    read_s = cache_read_s(moved_bytes, sequences * context_tokens, chip, stack)
     return Roofline(compute_s(flops, compute_dtype, chip, stack), read_s, fixed_s=sequences * stack.sequence_layer_s)
+
+
+def cache_read_s(moved_bytes: float, cached_tokens: float, chip: Chip, stack: Stack) -> float:
+    """Seconds to read `moved_bytes` of a cache that holds `cached_tokens`: at least the stack's time for each token."""
+    return max(hbm_s(moved_bytes, chip, stack), cached_tokens * stack.cached_token_layer_s)
 
 
 def causal_pairs_in_window(query_tokens: float, kv_tokens: float, window: float) -> float:

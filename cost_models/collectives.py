@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from cost_models.chips import Chip
 from cost_models.stacks import BOOK, Stack
+from cost_models.stacks import stack as stack_named
 from cost_models.torus import Links
 
 
@@ -47,13 +48,15 @@ def all_reduce_s(operand_bytes: float, axes: Sequence[Links], chip: Chip, stack:
     """Seconds to sum operands of `operand_bytes` over the group and leave every chip the sum.
 
     T_AR = T_RS + T_AG = 2 * T_AG, launched once     (scaling-book, sharding.md § Case 3)
-    one shot: T_AG of V * N, up to the bytes for which the stack has such a kernel
+    one shot: T_AG of V * N, up to the bytes for which the stack has such a kernel, beyond them its `fallback`
     """
     ways = _ways(axes)
     if ways == 1:
         return 0.0
     if operand_bytes <= stack.one_shot_bytes:
         return stack.collective_launch_s + _gather_s(operand_bytes * ways, axes, ways, chip, stack)
+    if stack.fallback is not None:
+        return all_reduce_s(operand_bytes, axes, chip, stack_named(stack.fallback))
     return stack.collective_launch_s + 2 * _gather_s(operand_bytes, axes, ways, chip, stack, stack.all_reduce_rate)
 
 

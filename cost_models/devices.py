@@ -4,14 +4,17 @@ The devices of a TPU 7x chip are joined by a link faster than ICI and share its 
 be the innermost of a mesh: what crosses it then leaves the ICI links alone.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from cost_models.chips import Chip
-from cost_models.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from cost_models.collectives import all_gather_s, all_reduce_s
 from cost_models.stacks import BOOK, Stack
 from cost_models.torus import Links, TorusAxis
+
+DEVICE_AXIS = "device"
 
 
 def device(chip: Chip) -> Chip:
@@ -36,8 +39,25 @@ def device(chip: Chip) -> Chip:
 
 
 def device_axis(chip: Chip) -> TorusAxis:
-    """The axis over the devices of one chip."""
-    return TorusAxis("device", chip.devices_per_chip, wraps=False)
+    """The axis over the devices of one chip; a layout of devices puts it where it puts torus axes."""
+    return TorusAxis(DEVICE_AXIS, chip.devices_per_chip, wraps=False)
+
+
+def phases(
+    moved_bytes: float, axes: Sequence[Links], one: Chip, *, over_n: bool = False
+) -> Iterator[tuple[float, Sequence[Links], Chip]]:
+    """The collectives that make up one over `axes` of `one` device: bytes, axes, and the chip whose links they use.
+
+    With the n devices of a chip among the axes each of them moves V / n over ICI, and V crosses the chip; of an
+    all-to-all, whose bytes cross the chip once for each of the N chips, V / N.
+    """
+    inside = next((axis for axis in axes if axis.torus_axis == DEVICE_AXIS), None)
+    outside = tuple(axis for axis in axes if axis is not inside)
+    if outside:
+        yield moved_bytes / (inside.size if inside else 1), outside, one
+    if inside:
+        crossing = moved_bytes / math.prod(axis.size for axis in outside) if over_n else moved_bytes
+        yield crossing, (inside,), replace(one, ici_bytes_per_s=one.known("intra_chip_bytes_per_s"))
 
 
 def device_gather_s(gathered_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
@@ -45,27 +65,25 @@ def device_gather_s(gathered_bytes: float, axes: Sequence[Links], chip: Chip, st
 
     On one chip, T = V * (n - 1) / (n * W_chip)
     """
-    over_ici_s = all_gather_s(gathered_bytes, axes, chip, stack)
-    return over_ici_s + all_gather_s(gathered_bytes, (device_axis(chip),), _inside(chip), stack)
+    return sum(all_gather_s(*phase, stack) for phase in _with_devices(gathered_bytes, axes, chip))
 
 
 def device_reduce_scatter_s(scattered_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
     """Seconds to sum and scatter V bytes over the devices of each chip and `axes`: a gather reversed."""
-    inside_s = reduce_scatter_s(scattered_bytes, (device_axis(chip),), _inside(chip), stack)
-    return inside_s + reduce_scatter_s(scattered_bytes, axes, chip, stack)
+    return device_gather_s(scattered_bytes, axes, chip, stack)
 
 
 def device_all_reduce_s(operand_bytes: float, axes: Sequence[Links], chip: Chip, stack: Stack = BOOK) -> float:
     """Seconds to sum V bytes over the devices of each chip and `axes`; each device sums its part over ICI."""
-    inside_s = all_reduce_s(operand_bytes, (device_axis(chip),), _inside(chip), stack)
-    return inside_s + all_reduce_s(operand_bytes, axes, chip, stack)
+    return sum(all_reduce_s(*phase, stack) for phase in _with_devices(operand_bytes, axes, chip))
 
 
-def _inside(chip: Chip) -> Chip:
-    """The chip with its internal link in the place of ICI."""
-    if chip.devices_per_chip == 1:
-        return chip
-    return replace(chip, ici_bytes_per_s=chip.known("intra_chip_bytes_per_s"))
+def _with_devices(
+    moved_bytes: float, axes: Sequence[Links], chip: Chip
+) -> Iterator[tuple[float, Sequence[Links], Chip]]:
+    """The phases over `axes` and the devices of each chip."""
+    devices = (device_axis(chip),) if chip.devices_per_chip > 1 else ()
+    return phases(moved_bytes, (*axes, *devices), device(chip))
 
 
 def _part(rate: float | None, parts: int) -> float | None:

@@ -19,15 +19,19 @@ def matmul(
     compute_dtype: str,
     chip: Chip,
     stack: Stack = BOOK,
+    experts: float = 1,
 ) -> Roofline:
     """Roofline of `rows` B activations of `in_dim` D through a weight of D x `out_dim` F.
 
-    T_math = 2 * (B + m0) * D * F / C     (m0: `Stack.partial_overlap_tokens`)
-    T_hbm  = (b_a * B * D + b_w * D * F + b_a * B * F) / W_hbm     (scaling-book, roofline.md § Matrix multiplication)
+    With `experts` e the rows are spread over as many such weights, which are all read.
+
+    T_math = 2 * (B + e * m0) * D * F / C     (m0: `Stack.partial_overlap_tokens`)
+    T_hbm  = (b_a * B * D + e * b_w * D * F + b_a * B * F) / W_hbm     (scaling-book, roofline.md § Matrix
+    multiplication)
     """
-    flops = 2 * (rows + stack.partial_overlap_tokens) * in_dim * out_dim
+    flops = 2 * (rows + experts * stack.partial_overlap_tokens) * in_dim * out_dim
     activations = activation_bytes_per_element * rows * (in_dim + out_dim)
-    moved_bytes = activations + weight_bytes_per_element * in_dim * out_dim
+    moved_bytes = activations + experts * weight_bytes_per_element * in_dim * out_dim
     return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
 
 

@@ -8,6 +8,7 @@ Expanded, keys and values are made of the latent first, which is cheaper for a p
 
 from dataclasses import dataclass
 
+from cost_models.attention import cache_read_s
 from cost_models.chips import Chip
 from cost_models.dtypes import array_bytes
 from cost_models.matmul import compute_s, hbm_s
@@ -23,15 +24,23 @@ class Latent:
     rope_dim: int
     nope_dim: int
     value_dim: int
+    query_latent_dim: int = 0
+    """Width of the latent that queries are made of; 0 makes them of the model width."""
 
     @property
     def cached_dim(self) -> int:
         """Elements cached per token and layer."""
         return self.latent_dim + self.rope_dim
 
-    def head_parameters(self, q_heads: float) -> float:
-        """Weights that make keys and values of the latent, in all heads of the chip: N * c * (d_nope + d_v)."""
-        return q_heads * self.latent_dim * (self.nope_dim + self.value_dim)
+    @property
+    def query_head_dim(self) -> int:
+        """Elements of one query of one head."""
+        return self.nope_dim + self.rope_dim
+
+    @property
+    def made_dim(self) -> int:
+        """Elements of keys and values that one head makes of a latent, the rotary part left out."""
+        return self.nope_dim + self.value_dim
 
 
 def latent_cache_bytes(tokens: int, layers: int, latent: Latent, dtype: str) -> int:
@@ -46,25 +55,24 @@ def absorbed_attention(
     latent: Latent,
     *,
     activation_bytes_per_element: float,
-    weight_bytes_per_element: float,
     kv_bytes_per_element: float,
     compute_dtype: str,
     chip: Chip,
     stack: Stack = BOOK,
     query_tokens: float = 1,
 ) -> Roofline:
-    """Roofline of T `query_tokens` of each sequence attending to S cached latents, with the projections moved outside.
+    """Roofline of T `query_tokens` of each sequence attending to S cached latents, without the projections.
 
-    flops = 2 * B * T * S * N * (2 * c + d_rope) + 2 * B * T * N * c * (d_nope + d_v)
-    bytes = b_kv * B * S * (c + d_rope) + b_a * B * T * N * (2 * c + d_rope) + b_w * N * c * (d_nope + d_v)
+    flops = 2 * B * T * S * N * (2 * c + d_rope)
+    bytes = b_kv * B * S * (c + d_rope) + b_a * B * T * N * (2 * c + d_rope)
     """
     queries = sequences * query_tokens
     scored = q_heads * (2 * latent.latent_dim + latent.rope_dim)
-    parameters = latent.head_parameters(q_heads)
-    flops = 2 * queries * context_tokens * scored + 2 * queries * parameters
     moved_bytes = kv_bytes_per_element * sequences * context_tokens * latent.cached_dim
-    moved_bytes += activation_bytes_per_element * queries * scored + weight_bytes_per_element * parameters
-    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+    moved_bytes += activation_bytes_per_element * queries * scored
+    read_s = cache_read_s(moved_bytes, sequences * context_tokens, chip, stack)
+    flops = 2 * queries * context_tokens * scored
+    return Roofline(compute_s(flops, compute_dtype, chip, stack), read_s, fixed_s=sequences * stack.sequence_layer_s)
 
 
 def expanded_attention(
@@ -74,24 +82,20 @@ def expanded_attention(
     latent: Latent,
     *,
     activation_bytes_per_element: float,
-    weight_bytes_per_element: float,
-    kv_bytes_per_element: float,
     compute_dtype: str,
     chip: Chip,
     stack: Stack = BOOK,
     causal: bool = True,
     sequences: float = 1,
 ) -> Roofline:
-    """Roofline of T query tokens, the last of S, attending to keys and values made of S latents and kept in HBM.
+    """Roofline of T query tokens, the last of S, attending to S keys and values made of latents before.
 
-    flops = 2 * B * S * N * c * (d_nope + d_v) + 2 * B * pairs * N * (d_nope + d_rope + d_v)
-    bytes = b_kv * B * S * (c + d_rope), then N heads' keys and values written and read, queries in and outputs out
+    flops = 2 * B * pairs * N * (d_nope + d_rope + d_v)
+    bytes = b_a * B * N * (S * (d_nope + d_v) + T * (d_nope + d_rope + d_v)) + the rotary part of S, shared by heads
     """
     pairs = query_tokens * kv_tokens - (query_tokens * query_tokens / 2 if causal else 0)
-    query_dim, made_dim = latent.nope_dim + latent.rope_dim, latent.nope_dim + latent.value_dim
-    parameters = latent.head_parameters(q_heads)
-    flops = 2 * sequences * (kv_tokens * parameters + pairs * q_heads * (query_dim + latent.value_dim))
-    activations = sequences * q_heads * (2 * kv_tokens * made_dim + query_tokens * (query_dim + latent.value_dim))
-    moved_bytes = kv_bytes_per_element * sequences * kv_tokens * latent.cached_dim
-    moved_bytes += activation_bytes_per_element * activations + weight_bytes_per_element * parameters
-    return Roofline(compute_s(flops, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+    attended_dim = latent.query_head_dim + latent.value_dim
+    read = q_heads * (kv_tokens * latent.made_dim + query_tokens * attended_dim)
+    moved_bytes = activation_bytes_per_element * sequences * (read + kv_tokens * latent.rope_dim)
+    math_s = compute_s(2 * sequences * pairs * q_heads * attended_dim, compute_dtype, chip)
+    return Roofline(math_s / stack.attention_efficiency, hbm_s(moved_bytes, chip, stack))

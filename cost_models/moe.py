@@ -7,47 +7,31 @@ A router without bias is assumed: every token draws its k experts alike.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from cost_models.chips import Chip
 from cost_models.collectives import all_to_all_s
-from cost_models.counting import mlp_parameters
-from cost_models.matmul import compute_s, hbm_s
+from cost_models.matmul import matmul
 from cost_models.roofline import Roofline
 from cost_models.stacks import BOOK, Stack
 from cost_models.torus import Links
 
+NORMAL_DEVIATION = 50.0
+"""Standard deviation of a count from which it is as good as normal."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """The MLPs of a model: sparse layers of E experts and shared ones, after dense first layers. Weights by part."""
+    """The sparse layers of a model: E routed experts of width `d_ff`, of which a token uses k, and shared ones."""
 
-    layers: int
-    d_model: int
-    d_ff: int
     experts: int
     experts_per_token: int
+    d_ff: int
     shared_d_ff: int = 0
     """Width of all shared experts together."""
     dense_layers: int = 0
-    dense_d_ff: int = 0
-    gated: bool = True
-
-    @property
-    def stored_parameters(self) -> int:
-        """Weights of all MLPs, routers included: those that HBM holds."""
-        return self._parameters(self.experts)
-
-    @property
-    def active_parameters(self) -> int:
-        """Weights that one token meets: k experts of E, the shared ones, whole routers and dense layers."""
-        return self._parameters(self.experts_per_token)
-
-    def _parameters(self, experts: int) -> int:
-        sparse = mlp_parameters(self.d_model, self.d_ff, gated=self.gated, experts=experts)
-        sparse += mlp_parameters(self.d_model, self.shared_d_ff, gated=self.gated)
-        sparse += self.d_model * self.experts
-        dense = mlp_parameters(self.d_model, self.dense_d_ff, gated=self.gated)
-        return (self.layers - self.dense_layers) * sparse + self.dense_layers * dense
+    """First layers whose MLP is dense."""
 
 
 def experts_touched(tokens: float, experts: int, experts_per_token: int) -> float:
@@ -63,7 +47,7 @@ def busiest_experts(tokens: float, experts: int, experts_per_token: int, chips: 
 
     Each of E / n experts is touched with the chance of `experts_touched`; a step waits for the chip with most (derived)
     """
-    local = experts // chips
+    local = math.ceil(experts / chips)
     touched = experts_touched(tokens, experts, experts_per_token)
     at_least = max(touched / chips, min(local, math.ceil(experts_per_token / chips) if tokens >= 1 else 0))
     return max(at_least, _expected_largest(local, touched / experts, chips))
@@ -71,11 +55,17 @@ def busiest_experts(tokens: float, experts: int, experts_per_token: int, chips: 
 
 def imbalance(tokens: float, experts_per_token: int, chips: int) -> float:
     """Expected rows of the busiest of `chips` over the mean, B * k rows thrown at n chips: from 1, balanced, to n."""
-    rows = math.ceil(tokens * experts_per_token)
+    rows = tokens * experts_per_token
     if rows == 0 or chips == 1:
         return 1.0
     mean = rows / chips
-    return max(_expected_largest(rows, 1 / chips, chips), math.ceil(mean)) / mean
+    return max(_expected_largest(rows, 1 / chips, chips), mean, min(rows, 1.0)) / mean
+
+
+def busiest_load(tokens: float, experts: int, experts_per_token: int, chips: int) -> tuple[float, float]:
+    """Rows that the busiest of `chips` computes, and experts that it reads, for the `tokens` of all of them."""
+    rows = tokens * experts_per_token / chips * imbalance(tokens, experts_per_token, chips)
+    return rows, busiest_experts(tokens, experts, experts_per_token, chips)
 
 
 def expert_matmuls(
@@ -96,24 +86,28 @@ def expert_matmuls(
 ) -> Roofline:
     """Roofline of the busiest of `chips` that share E experts, each shard `d_ff` F wide, for the B `tokens` of all.
 
-    Rows come in and go out D wide, and the output of every other matmul, F wide, is written and read.
+    Two matmuls: D into F, twice as wide with a gate, and back.
 
     T_math = 2 * (B * k / n) * m * D * F / C, times `imbalance`
-    T_hbm  = (touched * m * D * F * b_w + b_a * (B * k / n) * (2 * D + (2 * m - 2) * F)) / W_hbm     (inference.md § 5)
+    T_hbm  = (touched * m * D * F * b_w + b_a * (B * k / n) * (2 * D + m * F)) / W_hbm     (inference.md § 5)
     """
-    rows = tokens * experts_per_token / chips
-    touched = experts_touched(tokens, experts, experts_per_token) / chips
-    if not balanced:
-        rows *= imbalance(tokens, experts_per_token, chips)
-        touched = busiest_experts(tokens, experts, experts_per_token, chips)
-    matmuls = 3 if gated else 2
-    parameters = matmuls * d_model * d_ff
-    activations = activation_bytes_per_element * rows * (2 * d_model + (2 * matmuls - 2) * d_ff)
-    moved_bytes = touched * parameters * weight_bytes_per_element + activations
-    return Roofline(compute_s(2 * rows * parameters, compute_dtype, chip, stack), hbm_s(moved_bytes, chip, stack))
+    rows, touched = busiest_load(tokens, experts, experts_per_token, chips)
+    if balanced:
+        rows = tokens * experts_per_token / chips
+        touched = experts_touched(tokens, experts, experts_per_token) / chips
+    numerics: dict[str, Any] = {
+        "weight_bytes_per_element": weight_bytes_per_element,
+        "activation_bytes_per_element": activation_bytes_per_element,
+        "compute_dtype": compute_dtype,
+        "chip": chip,
+        "stack": stack,
+        "experts": touched,
+    }
+    into = matmul(rows, d_model, (1 + gated) * d_ff, **numerics)
+    return into + matmul(rows, d_ff, d_model, **numerics)
 
 
-def ragged_fraction(experts_per_token: int, ways: int) -> float:
+def ragged_fraction(experts_per_token: float, ways: int) -> float:
     """Part of a full all-to-all that sending each token only to its k experts moves: min(k / Z, 1).
 
     The bound of scaling-book, gpus.md § AllToAll; `distinct_chips` is the expectation behind it.
@@ -149,19 +143,35 @@ def _log_miss(experts: int, experts_per_token: int) -> float:
     return math.log1p(-experts_per_token / experts) if experts_per_token < experts else -math.inf
 
 
-def _expected_largest(trials: int, chance: float, counts: int) -> float:
+@lru_cache(maxsize=4096)
+def _expected_largest(trials: float, chance: float, counts: int) -> float:
     """Expected largest of `counts` independent binomial counts: sum over j of 1 - P(X <= j)^n.
 
-    Terms more than 8 deviations from the mean are 1 below it and 0 above, to double precision.
+    Terms more than 8 deviations from the mean are 1 below it and 0 above, to double precision. With many deviations
+    the counts are normal, and the largest is a fixed number of deviations above their mean.
     """
     if not 0 < chance < 1:
         return trials * chance
-    reach = 8 * math.sqrt(trials * chance * (1 - chance)) + 12
-    first = max(0, math.floor(trials * chance - reach))
-    log_odds = math.log(chance) - math.log1p(-chance)
-    log_term = math.lgamma(trials + 1) + trials * math.log1p(-chance)
+    deviation = math.sqrt(trials * chance * (1 - chance))
+    if deviation > NORMAL_DEVIATION:
+        return trials * chance + deviation * _largest_normal(counts)
+    first = max(0, math.floor(trials * chance - 8 * deviation - 12))
+    odds = chance / (1 - chance)
+    term = math.exp(
+        math.lgamma(trials + 1) - math.lgamma(first + 1) - math.lgamma(trials - first + 1)
+        + first * math.log(chance) + (trials - first) * math.log1p(-chance)
+    )  # fmt: skip
     below, largest = 0.0, float(first)
-    for count in range(first, min(trials, math.ceil(trials * chance + reach))):
-        below += math.exp(log_term + count * log_odds - math.lgamma(count + 1) - math.lgamma(trials - count + 1))
+    for count in range(first, min(math.ceil(trials), math.ceil(trials * chance + 8 * deviation + 12))):
+        below += term
         largest += 1 - min(below, 1.0) ** counts
+        term *= (trials - count) / (count + 1) * odds
     return largest
+
+
+@lru_cache(maxsize=4096)
+def _largest_normal(counts: int) -> float:
+    """Expected largest of `counts` independent standard normal numbers, by the midpoint rule from -8 to 8."""
+    middles = ((place + 0.5) / 64 for place in range(-512, 512))
+    chances = (((1 + math.erf(middle / math.sqrt(2))) / 2) ** counts for middle in middles)
+    return 8 - sum(chances) / 64

@@ -3,12 +3,18 @@
 A tree of switches is a sequence of `Level`s, lowest first. A collective over the tree runs in every level at once and
 takes as long as its slowest level (scaling-book, gpus.md § Collectives beyond the node level). Sums inside the switches
 (SHARP) are off unless asked for: few installations have them on, and measured gains stay below the theory.
+
+A stack has an efficiency of the lowest level, inside a domain, and one of the network above, and a cost of every
+collective that leaves the domain.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cost_models.chips import Chip
+from cost_models.stacks import BOOK, Stack
+
+NVLINK = "nvlink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +35,15 @@ class Level:
         """Bytes gathered per second: W * D / (D - 1), for a child holds its own share already."""
         return self.bytes_per_s * self.ways / (self.ways - 1)
 
+    def efficiency(self, stack: Stack) -> float:
+        """Fraction of the bandwidth that a stack reaches at this height."""
+        return stack.ici_efficiency if self.name == NVLINK else stack.network_efficiency
+
 
 def gpu_levels(chip: Chip) -> tuple[Level, ...]:
     """The NVLink domain of a GPU and the fat tree above it, up to the largest installation of the catalogue."""
     domain = chip.max_chips
-    levels = [Level("nvlink", domain, chip.ici_bytes_per_s)]
+    levels = [Level(NVLINK, domain, chip.ici_bytes_per_s)]
     egress = chip.known("dcn_bytes_per_s") * domain
     for name, ways in zip(("leaf", "spine"), chip.network_ways or (), strict=False):
         levels.append(Level(name, ways, egress))
@@ -56,25 +66,37 @@ def levels_of(gpus: int, chip: Chip) -> tuple[Level, ...]:
     return tuple(level for level in levels if level.ways > 1)
 
 
-def tree_gather_s(gathered_bytes: float, levels: Sequence[Level]) -> float:
+def call_s(levels: Sequence[Level], stack: Stack) -> float:
+    """Seconds of a collective over `levels` whatever its bytes: the launch, and the call if it leaves its domain."""
+    if not levels:
+        return 0.0
+    leaves = any(level.name != NVLINK for level in levels)
+    return stack.collective_launch_s + (stack.network_call_s if leaves else 0.0)
+
+
+def tree_gather_s(gathered_bytes: float, levels: Sequence[Level], stack: Stack = BOOK) -> float:
     """Seconds until every GPU below `levels` holds all bytes V, or of a reduce-scatter, the same in reverse.
 
     V * max((D_i - 1) / (D_i * W_i))     (scaling-book, gpus.md § Collectives beyond the node level)
     """
-    return max((gathered_bytes / level.gather_bytes_per_s for level in levels), default=0.0)
+    rates = (level.gather_bytes_per_s * level.efficiency(stack) for level in levels)
+    return call_s(levels, stack) + max((gathered_bytes / rate for rate in rates), default=0.0)
 
 
-def tree_all_reduce_s(operand_bytes: float, levels: Sequence[Level], *, sharp: bool = False) -> float:
+def tree_all_reduce_s(
+    operand_bytes: float, levels: Sequence[Level], stack: Stack = BOOK, *, sharp: bool = False
+) -> float:
     """Seconds to sum operands of V bytes over all GPUs below `levels`.
 
     a gather twice, or with sums in the switches V / min(W_i)     (scaling-book, gpus.md § In network reductions)
     """
     if sharp:
-        return max((operand_bytes / level.bytes_per_s for level in levels), default=0.0)
-    return 2 * tree_gather_s(operand_bytes, levels)
+        rates = (level.bytes_per_s * level.efficiency(stack) for level in levels)
+        return call_s(levels, stack) + max((operand_bytes / rate for rate in rates), default=0.0)
+    return 2 * tree_gather_s(operand_bytes, levels, stack) - call_s(levels, stack)
 
 
-def tree_all_to_all_s(global_bytes: float, levels: Sequence[Level]) -> float:
+def tree_all_to_all_s(global_bytes: float, levels: Sequence[Level], stack: Stack = BOOK) -> float:
     """Seconds of an all-to-all of V bytes over all GPUs below `levels`, none of it summed or merged on the way.
 
     A child of a level holds V over the groups and children there, and sends (D - 1) / D of what leaves it:
@@ -85,11 +107,12 @@ def tree_all_to_all_s(global_bytes: float, levels: Sequence[Level]) -> float:
     for level in reversed(levels):
         children *= level.ways
         outside = 1 - 1 / children
-        worst = max(worst, global_bytes * outside / (children * level.bytes_per_s))
-    return worst
+        rate = level.bytes_per_s * level.efficiency(stack)
+        worst = max(worst, global_bytes * outside / (children * rate))
+    return call_s(levels, stack) + worst
 
 
-def sharded_gather_s(gathered_bytes: float, shard_ways: int, gpus: int, chip: Chip) -> float:
+def sharded_gather_s(gathered_bytes: float, shard_ways: int, gpus: int, chip: Chip, stack: Stack = BOOK) -> float:
     """Seconds to gather V bytes over the outer axis of `gpus`, an inner axis of `shard_ways` Y keeping its shards.
 
     The Y neighbours of a domain share its way out, so the network sees all their shards at once:
@@ -98,9 +121,9 @@ def sharded_gather_s(gathered_bytes: float, shard_ways: int, gpus: int, chip: Ch
     domain = min(gpus, chip.max_chips)
     sharing = min(shard_ways, domain)
     groups = max(1, shard_ways // domain)
-    node = Level("nvlink", domain // sharing, chip.ici_bytes_per_s * sharing)
+    node = Level(NVLINK, domain // sharing, chip.ici_bytes_per_s * sharing)
     network = Level("network", gpus // domain // groups, chip.known("dcn_bytes_per_s") * domain * groups)
-    return tree_gather_s(gathered_bytes, [level for level in (node, network) if level.ways > 1])
+    return tree_gather_s(gathered_bytes, [level for level in (node, network) if level.ways > 1], stack)
 
 
 def link_intensity(link_bytes_per_s: float, chip: Chip, compute_dtype: str) -> float:

@@ -60,6 +60,8 @@ class Stack:
     """Rate of the bytes of a collective of two chips over that of a larger one."""
     one_shot_bytes: float = 0.0
     """Largest all-reduce whose kernel fetches all operands at once: one step, N / 2 times the bytes."""
+    fallback: str | None = None
+    """Name of the stack that prices larger all-reduces; None where this one does."""
     chips: tuple[str, ...] = ()
     """Chips whose measurements made the constants; empty when the stack is not fitted."""
     sources: Mapping[str, str] = field(default_factory=dict, hash=False, compare=False, repr=False)
@@ -140,7 +142,7 @@ _DEFAULTS = {
     "v5p": (_V4[0], "constants of v4, where published steps are within 10 %; v5p itself is unmeasured"),
     "v5e": ("v5e-jax-llm-examples", "decode steps of a 70B model within 10 %; prefill and other models are unmeasured"),
     "v6e": (_V6E, "published steps of dense models within 15 %"),
-    "7x": (_V6E, "constants of v6e, where published steps are within 15 %; 7x itself is unmeasured"),
+    "7x": (_V6E, "constants of v6e, where published steps are within 15 %; those of 7x came out up to 51 % too long"),
     **dict.fromkeys(("a100", "h100", "h200", "b200", "gb200"), _GPU),
     "cpu": ("cpu", "virtual devices share the host's cores: right within a factor of about two"),
 }

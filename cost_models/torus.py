@@ -22,6 +22,10 @@ class Links(Protocol):
     """What a collective needs to know of an axis."""
 
     @property
+    def name(self) -> str:
+        """Name in the mesh."""
+
+    @property
     def size(self) -> int:
         """Chips along the axis."""
 
@@ -193,16 +197,19 @@ def split_axis(axis: TorusAxis, sizes: Sequence[int]) -> tuple[MeshAxis, ...]:
     )
 
 
-def merge_axes(axes: Sequence[MeshAxis], slice_: Slice) -> tuple[MeshAxis, ...]:
+def merge_axes(axes: Sequence[Links], slice_: Slice) -> tuple[Links, ...]:
     """The links that a set of mesh axes uses, one entry per torus axis, in the order in which they first appear.
 
     Pieces that make up their torus axis become that axis, with its wrap. Other pieces of one axis become one piece:
     it spans (largest stride) * (its size) chips, and that span over its own chips is what its links are shared by.
+    An axis that is none of the torus, such as the devices of a chip, stays as it is.
     """
-    groups: dict[str, list[MeshAxis]] = {}
+    groups: dict[str, list[Links]] = {}
     for axis in axes:
         groups.setdefault(axis.torus_axis, []).append(axis)
-    return tuple(_merge(pieces, slice_.axis(name)) for name, pieces in groups.items())
+    return tuple(
+        _merge(pieces, slice_.axis(name)) if name in AXIS_NAMES else pieces[0] for name, pieces in groups.items()
+    )
 
 
 def mesh_coordinates(axes: Sequence[MeshAxis], slice_: Slice) -> tuple[tuple[int, ...], ...]:
@@ -235,7 +242,7 @@ def hosts_touched(group: Sequence[tuple[int, ...]], slice_: Slice) -> int:
     return len({tuple(place // side for place, side in zip(chip, shape, strict=True)) for chip in group})
 
 
-def _merge(pieces: list[MeshAxis], whole: TorusAxis) -> MeshAxis:
+def _merge(pieces: list[Links], whole: TorusAxis) -> Links:
     size = math.prod(piece.size for piece in pieces)
     if size == whole.size:
         return MeshAxis(whole.name, whole.size, whole.name, whole.wraps)

@@ -188,7 +188,9 @@ class Problem:
     goal: GoalName
     limits: Limits
     ceilings: tuple[tuple[GoalName, Fraction], ...] = ()
-    """Goals that a solution must reach besides, each with the most it may be, as `goal_weights` scales it."""
+    """Goals that a solution must reach besides, each with the most it may be."""
+    below: tuple[tuple[GoalName, Fraction], ...] = ()
+    """Goals that a solution must keep strictly below a value."""
 
     def goal_weights(self, goal: GoalName, at: Place) -> Weights:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
@@ -228,6 +230,9 @@ class Problem:
         for goal, most in self.ceilings:
             weights = self.goal_weights(goal, at)
             rows.append((weights, floor(most / weights.scale)))
+        for goal, above in self.below:
+            weights = self.goal_weights(goal, at)
+            rows.append((weights, ceil(above / weights.scale) - 1))
         return rows
 
     def named_rows(self, at: Place) -> dict[LimitName, tuple[Weights, int]]:

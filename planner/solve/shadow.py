@@ -42,7 +42,7 @@ def shadow_of(problem: Problem, optimum: Solution, name: LimitName, step: int) -
     without = replace(problem, limits=problem.limits.without(name))
     free = search(without)
     assert free is not None, "what keeps every limit keeps all but one"
-    if free.value > optimum.value - 1:
+    if free.value >= optimum.value:
         return Shadow(name, have, used, step, 0.0)
 
     def saved(limit: int) -> float:
@@ -50,7 +50,7 @@ def shadow_of(problem: Problem, optimum: Solution, name: LimitName, step: int) -
         assert moved is not None, "a looser limit leaves the optimum"
         return share_saved(moved, optimum)
 
-    better = replace(without, goal=name, ceilings=((problem.goal, optimum.value - 1),))
+    better = replace(without, goal=name, below=((problem.goal, optimum.value),))
     nearest = search(better)
     assert nearest is not None, "the optimum without the limit is better"
     need = quantity_of(nearest, name)

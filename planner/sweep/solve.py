@@ -5,7 +5,7 @@ The prices of a slice are computed once for all batches; each batch is then a pr
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
+from fractions import Fraction
 
 from planner.errors import ShardwrightError
 from planner.plan.build import plan_alone
@@ -109,17 +109,14 @@ def trade_off(problem: Problem, latency: LatencyName, against: AgainstName) -> l
         if front and found.value == front[-1].value:
             front.pop()  # as good, and faster
         front.append(found)
-        faster = replace(problem.limits, **{latency: faster_than(found, latency)})
-        found = search(replace(goal, limits=faster))
+        found = search(replace(goal, below=((latency, latency_of(found, latency)),)))
     return front
 
 
-def faster_than(solution: Solution, latency: LatencyName) -> int:
-    """The largest limit (ns) that a solution does not keep."""
-    candidate, problem = solution.taken.candidate, solution.taken.candidate.problem
-    weights = problem.goal_weights(latency, candidate.place)
-    taken = solution.taken.quantity(weights) * weights.scale
-    return ceil(taken / (problem.output_tokens if latency == "tpot" else 1)) - 1
+def latency_of(solution: Solution, latency: LatencyName) -> Fraction:
+    """What a solution takes of a latency, exactly, as `goal_weights` measures it."""
+    weights = solution.taken.candidate.problem.goal_weights(latency, solution.taken.candidate.place)
+    return solution.taken.quantity(weights) * weights.scale
 
 
 def layout_of(solution: Solution) -> tuple[int, ...]:

@@ -6,13 +6,15 @@ from hypothesis import strategies as st
 
 from cost_models.attention import causal_pairs_in_window, generate_attention, prefill_attention
 from cost_models.chips import chip
+from cost_models.matmul import matmul
 from cost_models.memory import kv_cache_bytes
 from cost_models.mla import Latent, absorbed_attention, expanded_attention, latent_cache_bytes
+from cost_models.roofline import Roofline
 from cost_models.speculation import break_even_acceptance, expected_tokens, speculative_tpot_s, verified_rows
 
 V5E = chip("v5e")
 ATTENTION = {"activation_bytes_per_element": 2, "kv_bytes_per_element": 2, "compute_dtype": "bf16", "chip": V5E}
-LATENT_ATTENTION = {**ATTENTION, "weight_bytes_per_element": 1}
+EXPANDED = {key: value for key, value in ATTENTION.items() if key != "kv_bytes_per_element"}
 DEEPSEEK = Latent(latent_dim=512, rope_dim=64, nope_dim=128, value_dim=128)
 WITHIN_ROUNDING = 1 + 1e-9
 
@@ -89,24 +91,32 @@ def test_a_latent_cache_has_no_heads() -> None:
     assert latent_cache_bytes(1, 61, DEEPSEEK, "bf16") < kv_cache_bytes(1, 61, 128, 128, "bf16") / 50
 
 
+def between_latents_and_heads(rows: int) -> Roofline:
+    """Of S latents keys and values, or T queries and outputs of as many latents."""
+    return matmul(rows, 512, 128 * DEEPSEEK.made_dim, weight_bytes_per_element=1, **EXPANDED)
+
+
 @given(st.integers(1, 64), st.integers(2048, 1 << 17))
 def test_generating_is_faster_absorbed(sequences: int, context: int) -> None:
-    absorbed = absorbed_attention(sequences, context, 128, DEEPSEEK, **LATENT_ATTENTION)
-    expanded = expanded_attention(1, context, 128, DEEPSEEK, sequences=sequences, **LATENT_ATTENTION)
+    absorbed = absorbed_attention(sequences, context, 128, DEEPSEEK, **ATTENTION)
+    absorbed += between_latents_and_heads(sequences)
+    expanded = expanded_attention(1, context, 128, DEEPSEEK, sequences=sequences, **EXPANDED)
+    expanded += between_latents_and_heads(sequences * context)
     assert absorbed.hbm_s < expanded.hbm_s
     assert absorbed.total_s() < expanded.total_s()
 
 
 def test_a_prompt_is_faster_expanded() -> None:
     """Scores over 576 + 512 elements cost more than over 192 + 128 once there are many of them."""
-    expanded = expanded_attention(8192, 8192, 128, DEEPSEEK, **LATENT_ATTENTION)
-    absorbed = absorbed_attention(1, 8192 / 2, 128, DEEPSEEK, query_tokens=8192, **LATENT_ATTENTION)
-    assert expanded.compute_s < absorbed.compute_s / 2
+    expanded = expanded_attention(8192, 8192, 128, DEEPSEEK, **EXPANDED)
+    absorbed = absorbed_attention(1, 8192 / 2, 128, DEEPSEEK, query_tokens=8192, **ATTENTION)
+    both = between_latents_and_heads(8192)
+    assert (expanded + both).compute_s < (absorbed + both).compute_s / 2
 
 
 def test_few_heads_of_a_shard_read_the_whole_latent() -> None:
     """Heads may be sharded, the cache may not: a sixteenth of the heads reads as much of it."""
-    cache = {**LATENT_ATTENTION, "activation_bytes_per_element": 0, "weight_bytes_per_element": 0}
+    cache = {**ATTENTION, "activation_bytes_per_element": 0}
     all_heads, some = (absorbed_attention(64, 8192, heads, DEEPSEEK, **cache) for heads in (128, 8))
     assert some.hbm_s == all_heads.hbm_s
     assert some.compute_s == pytest.approx(all_heads.compute_s / 16)
@@ -114,6 +124,6 @@ def test_few_heads_of_a_shard_read_the_whole_latent() -> None:
 
 @given(st.floats(0.1, 1), st.integers(1, 128), lengths)
 def test_fewer_bytes_of_a_latent_are_never_slower(part: float, sequences: int, context: int) -> None:
-    narrower = {**LATENT_ATTENTION, "kv_bytes_per_element": 2 * part}
-    wide = absorbed_attention(sequences, context, 128, DEEPSEEK, **LATENT_ATTENTION)
+    narrower = {**ATTENTION, "kv_bytes_per_element": 2 * part}
+    wide = absorbed_attention(sequences, context, 128, DEEPSEEK, **ATTENTION)
     assert absorbed_attention(sequences, context, 128, DEEPSEEK, **narrower).total_s() <= wide.total_s()

@@ -9,24 +9,21 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from published_models import DEEPSEEK_V3, GEMMA3_27B, GPT_OSS, QWEN3_30B, SHARING
 
 from cost_models.chips import Chip, chip
 from cost_models.collectives import all_gather_s
-from cost_models.stacks import BOOK, CPU, Stack, default_stack, measured_stacks, stack
-from cost_models.step import Step, fastest_step, roofline_s, step
-from cost_models.torus import Slice, TorusAxis
-from cost_models.transformer import (
+from cost_models.placement import (
     Layout,
-    Numerics,
-    Transformer,
-    Work,
-    generate,
     kv_bytes_per_chip,
-    prefill,
     weight_bytes_per_chip,
     weight_gathered,
     weight_stationary_2d,
 )
+from cost_models.stacks import BOOK, CPU, Stack, default_stack, measured_stacks, stack
+from cost_models.step import Step, fastest_step, roofline_s, step
+from cost_models.torus import Slice, TorusAxis
+from cost_models.transformer import Numerics, Transformer, Work, generate, prefill
 
 ROOT = Path(__file__).resolve().parents[2]
 V4, V5E, H100, A100 = chip("v4"), chip("v5e"), chip("h100"), chip("a100")
@@ -43,6 +40,7 @@ STEP_STACKS = [
     CPU,
     EINSUM,
     stack("v5e-jax-llm-examples"),
+    stack("v5e-jax-llm-examples-experts"),
     stack("v6e-sglang-jax"),
     stack("fastertransformer-tensorrt-llm"),
     ENGINES,
@@ -50,7 +48,7 @@ STEP_STACKS = [
 
 any_stack = st.sampled_from(STEP_STACKS)
 any_chip = st.sampled_from([V4, V5E, H100, A100])
-any_model = st.sampled_from([PALM, LLAMA_70B])
+any_model = st.sampled_from([PALM, LLAMA_70B, DEEPSEEK_V3, QWEN3_30B, GPT_OSS, GEMMA3_27B, SHARING])
 any_numerics = st.sampled_from([INT8, BF16])
 any_work = st.one_of(
     st.builds(generate, st.integers(1, 1024), st.integers(1, 100_000)),
@@ -65,13 +63,16 @@ def rings(*sizes: int, wraps: bool = True) -> tuple[TorusAxis, ...]:
 
 
 def layouts(wraps: bool = True) -> list[Layout]:
-    """1D, 2D with either split, weight-gathered over one axis and over all, heads and batch."""
+    """1D, 2D with either split, weight-gathered over one axis and over all, experts, heads and batch."""
     axes = rings(4, 8, wraps=wraps)
     return [
         Layout(hidden=axes),
         Layout(hidden=axes, kv="batch"),
         *weight_stationary_2d(axes, "batch"),
         *weight_gathered(axes, 64),
+        Layout(hidden=axes, whole_experts=8),
+        Layout(hidden=axes[:1], experts=axes[1:]),
+        Layout(hidden=axes[1:], experts=axes[:1], whole_experts=4, kv="batch"),
         Layout(),
     ]
 
@@ -259,9 +260,13 @@ def test_sharding_an_axis_never_increases_the_bytes_of_a_chip(
         (Layout(hidden=axis), Layout(hidden=axis, feature=more[1:])),
         (Layout(hidden=axis), Layout(hidden=axis, gathered=more[1:])),
         (Layout(hidden=axis), Layout(hidden=axis, stages=ways)),
+        (Layout(hidden=axis), Layout(hidden=axis, experts=more[1:])),
+        (Layout(hidden=axis, kv="sequence"), Layout(hidden=more, kv="sequence")),
+        (Layout(hidden=axis), Layout(hidden=axis, whole_experts=4)),
     ]
     for few, many in pairs:
-        assert weight_bytes_per_chip(model, many, numerics) < weight_bytes_per_chip(model, few, numerics)
+        few_bytes, many_bytes = (weight_bytes_per_chip(model, each, numerics) for each in (few, many))
+        assert many_bytes <= few_bytes * WITHIN_ROUNDING
         assert kv_bytes_per_chip(model, work, many, numerics) <= kv_bytes_per_chip(model, work, few, numerics)
 
 
@@ -271,9 +276,9 @@ def test_sharding_an_axis_never_increases_the_bytes_of_a_chip(
 @pytest.mark.parametrize("each", measured_stacks(), ids=lambda each: each.name)
 def test_a_measured_stack_has_few_constants_and_says_where_they_come_from(each: Stack) -> None:
     made_by_fit = [name for name, source in each.sources.items() if source.startswith("fit: benchmarks/fit.py")]
-    assert 2 <= len(made_by_fit) < 12
+    assert 1 <= len(made_by_fit) < 12
     assert all(
-        source.startswith(("fit: ", "form: ", "not fitted", "estimate: ", "the chips"))
+        source.startswith(("fit: ", "form: ", "not fitted", "estimate: ", "borrowed: ", "the chips"))
         for source in each.sources.values()
     )
     assert each.chips

@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 
 from cost_models.chips import chip
+from cost_models.placement import Layout
 from cost_models.stacks import BOOK, Stack, default_stack, step_stacks
 from cost_models.step import step
 from cost_models.torus import parse_slice, split_axis
-from cost_models.transformer import Layout, Numerics, Transformer, generate, prefill
+from cost_models.transformer import Numerics, Transformer, generate, prefill
 from planner.problem import costs
 from planner.problem.costs import parts_of
 from planner.problem.machine import Machine

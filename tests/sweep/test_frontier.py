@@ -11,7 +11,7 @@ from planner.problem.problem import Problem
 from planner.sweep.frontier import undominated
 from planner.sweep.scale import FEW, MANY, Scale
 from planner.sweep.schema import LatencyName
-from planner.sweep.solve import one_batch, trade_off
+from planner.sweep.solve import latency_of, one_batch, trade_off
 from tests.solve.toys import problems, solutions
 
 FEW_VALUES = st.integers(0, 6).map(float)
@@ -46,19 +46,16 @@ def test_the_frontier_does_not_depend_on_the_order(pairs, random):
 @settings(max_examples=80, deadline=None)
 @given(problem=problems(), data=st.data())
 def test_a_trade_off_is_every_undominated_solution_of_one_batch(latency: LatencyName, problem: Problem, data):
-    """A token's time counts in whole nanoseconds: with one token of output there is nothing to round."""
     index = data.draw(st.integers(0, len(problem.batches) - 1))
-    alone = replace(one_batch(problem, index), output_tokens=1, goal="throughput")
+    alone = replace(one_batch(problem, index), goal="throughput")
     found = trade_off(alone, latency, "throughput")
     pairs = set()
-    for goal, hbm, ttft, served in solutions(alone):
-        limits = ((alone.limits.hbm, hbm), (alone.limits.ttft, ttft), (alone.limits.tpot, served))
+    for each in solutions(alone):
+        limits = ((alone.limits.hbm, each.hbm), (alone.limits.ttft, each.ttft), (alone.limits.tpot, each.tpot))
         if all(limit is None or used <= limit for limit, used in limits):
-            pairs.add((ttft if latency == "ttft" else served, goal))
+            pairs.add((each.ttft if latency == "ttft" else each.tpot * alone.output_tokens, each.goal))
     expected = {pair for pair in pairs if not any(dominates(other, pair) for other in pairs)}
-    batch = alone.batches[0]
-    weights = alone.goal_weights(latency, 1, batch)
-    assert [(s.taken.quantity(weights), s.value) for s in found] == sorted(expected, reverse=True)
+    assert [(latency_of(each, latency), each.value) for each in found] == sorted(expected, reverse=True)
 
 
 @settings(max_examples=200, deadline=None)
