@@ -33,7 +33,8 @@ def objective_ratio(base: Plan, head: Plan) -> float:
 def objective(plan: Plan) -> Fraction:
     """The objective of a plan for one request, from the solver's integer."""
     spec = spec_of(plan)
-    return Fraction(plan.proof.value, problem_of(spec, batches_of(spec)).goal_multiple)
+    batches = batches_of(spec, plan.proof.earlier_batch)
+    return Fraction(plan.proof.value, problem_of(spec, batches).goal_multiple)
 
 
 def problem_of(spec: Spec, batches: tuple[int, ...]) -> Problem:

@@ -23,7 +23,7 @@ def shadows_of(plan: Plan) -> Shadows | None:
     from planner.solve.search import search
     from planner.solve.shadow import shadow_of
 
-    problem = build(spec_of(plan)).problem
+    problem = build(spec_of(plan), plan.proof.earlier_batch).problem
     optimum = search(problem)
     if optimum is None or optimum.value != plan.proof.bound:
         return None

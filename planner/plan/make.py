@@ -29,9 +29,12 @@ def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
     return plan_of(solve_spec(spec), lines=lines)
 
 
-def solve_spec(spec: Spec) -> Solved:
-    """A spec, priced and solved; raises `Unsupported` for what no package exists for yet."""
-    built = build(spec)
+def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
+    """A spec, priced and solved, with an earlier plan's batch among the candidates.
+
+    Raises `Unsupported` for what no package exists for yet.
+    """
+    built = build(spec, near.plan.generate.batch if near else None)
     return Solved(spec, built, search(built.problem))
 
 

@@ -30,13 +30,16 @@ class Built:
     load: Load
 
 
-def build(spec: Spec) -> Built:
-    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet."""
+def build(spec: Spec, earlier_batch: int | None = None) -> Built:
+    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet.
+
+    `earlier_batch` may be chosen beside the spec's own batches, if the spec leaves the batch free.
+    """
     refuse_unpackaged(spec)
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
-    load = load_of(spec, slices)
+    load = load_of(spec, slices, earlier_batch)
     machines = tuple(
         Machine(machine_chip, stack_for(machine_chip), slice_, mesh, sizes)
         for slice_ in slices
@@ -82,8 +85,8 @@ def pieces_of(mesh: Mesh) -> Mapping[str, Axes]:
     return found
 
 
-def batches_of(spec: Spec) -> tuple[int, ...]:
-    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, and the concurrency itself.
+def batches_of(spec: Spec, earlier: int | None = None) -> tuple[int, ...]:
+    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, the concurrency itself, and an earlier plan's.
 
     Latency is asked for under the whole concurrency, so there only that.
     """
@@ -93,16 +96,16 @@ def batches_of(spec: Spec) -> tuple[int, ...]:
     if spec.objective == "latency":
         return (most,)
     steps = {factor * 2**power for factor in (1, 3) for power in range(most.bit_length())}
-    return tuple(sorted({batch for batch in steps if batch <= most} | {most}))
+    return tuple(sorted({batch for batch in steps | {earlier or most} if batch <= most} | {most}))
 
 
-def load_of(spec: Spec, slices: list[Slice]) -> Load:
+def load_of(spec: Spec, slices: list[Slice], earlier_batch: int | None = None) -> Load:
     """Batches and lengths that options are priced for."""
     workload = spec.workload
     buckets = prefill_buckets(spec, max(slice_.chips for slice_ in slices))
     mean = workload.prompt_tokens.mean
     return Load(
-        batches=batches_of(spec),
+        batches=batches_of(spec, earlier_batch),
         prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
         longest=buckets[-1],
         smallest=buckets[0],
