@@ -58,7 +58,7 @@ def plan_command(path: Path, overrides: tuple[str, ...], style: str, wanted: Pla
     if wanted.within is not None and wanted.near is None:
         raise CannotRun("--within says how far from the optimum a plan --near another may be; give --near PLAN")
     near = None if wanted.near is None else read_earlier(wanted.near, wanted.within)
-    solved, written = solve_spec(spec), wanted.written
+    solved, written = solve_spec(spec, near), wanted.written
     if wanted.ledger is not None:
         write_ledger(wanted.ledger, solved)
     plan = plan_of(solved, near, lines)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
 from planner.plan.units import in_base_unit, limit_text, percent_text
-from planner.problem.build import build
+from planner.problem.build import batches_of, build
 from planner.problem.problem import NS, UNIT_BYTES, LimitName
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ def shadows_of(plan: Plan) -> Shadows | None:
     from planner.solve.search import search
     from planner.solve.shadow import shadow_of
 
-    problem = build(spec_of(plan)).problem
+    spec = spec_of(plan)
+    problem = build(spec, batches_of(spec, plan.proof.earlier_batch)).problem
     optimum = search(problem)
     if optimum is None or ceil(optimum.value) != plan.proof.bound:
         return None

@@ -7,7 +7,7 @@ from planner.plan.build import build_plan, rules_of
 from planner.plan.infeasible import conflict_text, no_lines, remedies
 from planner.plan.near import Earlier, near_of, with_changes
 from planner.plan.schema import Plan
-from planner.problem.build import Built, build
+from planner.problem.build import Built, batches_of, build
 from planner.problem.problem import Problem
 from planner.solve.infeasible import explain_infeasible
 from planner.solve.near import search_near
@@ -29,9 +29,12 @@ def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
     return plan_of(solve_spec(spec), lines=lines)
 
 
-def solve_spec(spec: Spec) -> Solved:
-    """A spec, priced and solved; raises `Unsupported` for what no package exists for yet."""
-    built = build(spec)
+def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
+    """A spec, priced and solved, with an earlier plan's batch among the candidates.
+
+    Raises `Unsupported` for what no package exists for yet.
+    """
+    built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
     return Solved(spec, built, search(built.problem))
 
 

@@ -165,4 +165,10 @@ def near_of(earlier: Earlier, machine: Machine, rules: Rules, batch: int) -> Nea
     if cache_moves(new, old):
         changed.append("generate.kv_cache")
     changed += [f"prefill.{block}" for block in ("attention", "mlp") if cut_differs(block, rules, old.rules)]
-    return Near(plan=earlier.name, within=float(earlier.within), moved_bytes=moved, changed=tuple(changed))
+    return Near(
+        plan=earlier.name,
+        batch=earlier.plan.generate.batch,
+        within=float(earlier.within),
+        moved_bytes=moved,
+        changed=tuple(changed),
+    )

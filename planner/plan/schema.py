@@ -175,10 +175,12 @@ class Service(Record):
 class Near(Record):
     """Nearness to an earlier plan: the tolerance that was asked for, and the least change that it allows.
 
-    `moved_bytes` is the most weights that a chip must receive, summed over the blocks.
+    `batch` is the earlier plan's, which could be chosen beside the spec's own; `moved_bytes` is the most weights that a
+    chip must receive, summed over the blocks.
     """
 
     plan: str
+    batch: int
     within: float
     moved_bytes: int
     changed: tuple[str, ...]
@@ -198,6 +200,11 @@ class Proof(Record):
     candidates: int
     solved: int
     near: Near | None = None
+
+    @property
+    def earlier_batch(self) -> int | None:
+        """The batch that could be chosen beside the spec's own, if the plan is near an earlier one."""
+        return self.near.batch if self.near else None
 
     @property
     def above(self) -> float:

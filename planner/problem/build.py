@@ -83,8 +83,8 @@ def pieces_of(mesh: Mesh) -> Mapping[str, Axes]:
     return found
 
 
-def batches_of(spec: Spec) -> tuple[int, ...]:
-    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, and the concurrency itself.
+def batches_of(spec: Spec, earlier: int | None = None) -> tuple[int, ...]:
+    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, the concurrency itself, and an earlier plan's.
 
     Latency is asked for under the whole concurrency, so there only that.
     """
@@ -93,7 +93,8 @@ def batches_of(spec: Spec) -> tuple[int, ...]:
         return (int(str(pinned)),)
     if spec.objective == "latency":
         return (most,)
-    return batch_steps(most)
+    steps = {*batch_steps(most), earlier or most}
+    return tuple(sorted(batch for batch in steps if batch <= most))
 
 
 def batch_steps(most: int) -> tuple[int, ...]:

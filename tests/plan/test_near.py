@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from planner.commands import PlanRequest, plan_command
 from planner.errors import CannotRun, PlanFileError
+from planner.explain import shadows_of
+from planner.explain.why_not import why_not
 from planner.plan.file import plan_from_yaml, plan_to_yaml, read_plan, write_text
 from planner.plan.make import plan_of, solve_spec
 from planner.plan.moves import BLOCKS, Boxes, Places, received_bytes
 from planner.plan.near import BYTES_PRICE, Earlier, read_earlier, with_changes
 from planner.plan.schema import Plan
 from planner.plan.show import proof_text
+from planner.problem.build import batches_of
 from planner.problem.rules import GenerateRules
 from planner.problem.sizes import Sizes
 from planner.spec import Spec, load_spec
@@ -106,7 +109,8 @@ def spec(name: str, *overrides: str) -> Spec:
 
 
 def near(old: Plan, wanted: Spec, within: float = 0.01) -> Plan:
-    return plan_of(solve_spec(wanted), Earlier.of(old, "old.yaml", within))
+    earlier = Earlier.of(old, "old.yaml", within)
+    return plan_of(solve_spec(wanted, earlier), earlier)
 
 
 CASES = [
@@ -162,6 +166,22 @@ def test_the_plan_itself_is_the_option_that_changes_nothing():
     others = [mesh for mesh in problem.meshes if mesh is not table]
     assert all((mesh.blocks[0].change > 0).all() for mesh in others)
     assert BYTES_PRICE > 4 * 4 + 2
+
+
+def test_an_old_batch_that_is_no_candidate_of_the_spec_can_be_kept():
+    old, wanted = example_plan(L70B, "workload.concurrency=20"), spec(L70B, "workload.concurrency=40")
+    assert old.generate.batch == 20
+    assert 20 not in batches_of(wanted)
+    plan = near(old, wanted, 0.99)
+    assert (plan.generate.batch, plan.proof.near.changed) == (20, ())
+    assert shadows_of(plan) is not None
+    (found,) = why_not(plan, ("generate.batch=40",))
+    cheaper = example_plan(L70B, "workload.concurrency=40", "pins.generate.batch=40")
+    costs = [each.service.chip_seconds_per_million_tokens for each in (cheaper, plan)]
+    assert found.ratio == pytest.approx(costs[0] / costs[1], rel=2e-3)
+    assert batches_of(spec(L70B, "objective=latency"), 20) == (32,)
+    assert batches_of(spec(L70B, "pins.generate.batch=8"), 20) == (8,)
+    assert batches_of(spec(L70B), 64) == batches_of(spec(L70B))
 
 
 def test_weights_in_another_dtype_all_move():
