@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.schema import Service
 from planner.plan.show import near_text
 from planner.plan.units import digits, seconds_text
 from planner.problem.problem import LimitName
@@ -27,7 +28,12 @@ def explain_service(subject: Subject) -> Explanation:
         *limit_sentences(subject),
         *shadow_sentences(subject.shadows, TIMES),
     )
-    return Explanation("service", sentences, {**dict(service), **shadow_numbers(subject.shadows, TIMES)})
+    return Explanation("service", sentences, {**present(service), **shadow_numbers(subject.shadows, TIMES)})
+
+
+def present(service: Service) -> dict[str, float]:
+    """The numbers of the service that there are: money only with a price."""
+    return {name: value for name, value in dict(service).items() if value is not None}
 
 
 def limit_sentences(subject: Subject) -> list[str]:

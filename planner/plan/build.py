@@ -32,6 +32,9 @@ def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) ->
     return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
 
 
+SECONDS_PER_HOUR = 3600
+
+
 @dataclass(frozen=True)
 class Chosen:
     """One solution, decoded: its tables and the machine, batch and lengths it was priced for."""
@@ -101,7 +104,8 @@ def decoded(built: Built, solution: Solution) -> Chosen:
     """The solution as what it chose."""
     candidate = solution.taken.candidate
     table = candidate.table
-    return Chosen(rules_of(solution.taken), table.source, candidate.batch, table.prompts, built.load)
+    made_by = table.source
+    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load)
 
 
 def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
@@ -294,11 +298,13 @@ def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) 
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
     request_s = prefill_s / prompts + output * generate_s / (batch - waiting)
+    chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
     return schema.Service(
         ttft_s=waiting * request_s + generate_s + prefill_s,
         tpot_s=(batch - waiting) * request_s / output,
         tokens_per_s=output / request_s,
-        chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips * request_s / output,
+        chip_seconds_per_million_tokens=chip_seconds,
+        money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
     )
 
 

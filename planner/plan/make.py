@@ -51,7 +51,7 @@ def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines
     solution = search_near(built.problem, with_changes(built, near), optimum, near.within)
     candidate = solution.taken.candidate
     return build_plan(
-        spec, built, solution, near_of(near, candidate.table.source, rules_of(solution.taken), candidate.batch)
+        spec, built, solution, near_of(near, candidate.table.source.machine, rules_of(solution.taken), candidate.batch)
     )
 
 

@@ -104,7 +104,7 @@ def with_changes(built: Built, earlier: Earlier) -> Problem:
 
 def table_with_changes(table: MeshTable, old: Layout, batches: tuple[int, ...], batch: int) -> MeshTable:
     """One mesh's table; a change of slice, mesh or batch is charged to every option of attention."""
-    base = Layout.of(table.source, Rules(GenerateRules(), PrefillRules()))
+    base = Layout.of(table.source.machine, Rules(GenerateRules(), PrefillRules()))
     fixed = CHOICE_PRICE * (("slice" in moved_machine(base, old)) + ("mesh" in moved_machine(base, old)))
     moved: Ints = np.array([fixed + CHOICE_PRICE * (each != batch) for each in batches], dtype=np.int64)
     names = tuple(axis.name for axis in table.mesh)

@@ -170,6 +170,8 @@ class Service(Record):
     tpot_s: float
     tokens_per_s: float
     chip_seconds_per_million_tokens: float
+    money_per_million_tokens: float | None = None
+    """In the currency of `hardware.price_per_chip_hour`."""
 
 
 class Near(Record):

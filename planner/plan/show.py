@@ -131,8 +131,14 @@ def service_text(service: Service) -> str:
     return (
         f"service (means): TTFT {seconds_text(service.ttft_s)}, TPOT {seconds_text(service.tpot_s)}, "
         f"{service.tokens_per_s:.4g} tokens/s, "
-        f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds per million output tokens"
+        f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds{money_text(service)} per million output tokens"
     )
+
+
+def money_text(service: Service) -> str:
+    """` (0.72 in money)`, where the spec has a price."""
+    money = service.money_per_million_tokens
+    return "" if money is None else f" ({money:.4g} in money)"
 
 
 def proof_text(plan: Plan) -> str:

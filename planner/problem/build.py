@@ -1,7 +1,7 @@
 """Spec -> Problem: the meshes of the allowed slices, the batches, and a price for every option of every block."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from cost_models.chips import Chip, chip
@@ -23,11 +23,10 @@ SMALLEST_BUCKET = 16
 
 @dataclass(frozen=True)
 class Built:
-    """A problem, and the machines and lengths that it is priced from."""
+    """A problem, and the machines that it is priced from; each of its tables knows its own `source`."""
 
     problem: Problem
     machines: tuple[Machine, ...]
-    load: Load
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
@@ -39,20 +38,20 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
-    load = load_of(spec, slices)
-    if batches is not None:
-        load = replace(load, batches=batches)
+    loads = {each: load_of(spec, each, batches) for each in slices}
     machines = tuple(
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
         for mesh in meshes(slice_)
     )
     rendered = spec.serving.strategies == "rendered"
-    pricers = (Pricer(each, load, allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines)
+    pricers = (
+        Pricer(each, loads[each.slice], allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines
+    )
     tables = tuple(table for pricer in pricers for table in pricer.tables())
-    output = spec.workload.output_tokens.mean
-    problem = Problem(tables, load.batches, output, spec.objective, limits_of(spec, machine_chip))
-    return Built(problem, machines, load)
+    output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
+    problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip))
+    return Built(problem, machines)
 
 
 def refuse_unpackaged(spec: Spec) -> None:
@@ -113,13 +112,13 @@ def prompts_of(spec: Spec) -> tuple[int, ...]:
     return tuple(2**power for power in range(most.bit_length()))
 
 
-def load_of(spec: Spec, slices: list[Slice]) -> Load:
-    """Batches and lengths that options are priced for."""
+def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -> Load:
+    """Batches and lengths that options on a slice are priced for."""
     workload = spec.workload
-    buckets = prefill_buckets(spec, max(slice_.chips for slice_ in slices))
+    buckets = prefill_buckets(spec, slice_.chips)
     mean = workload.prompt_tokens.mean
     return Load(
-        batches=batches_of(spec),
+        batches=batches or batches_of(spec),
         prompts=prompts_of(spec),
         prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
         longest=buckets[-1],
@@ -133,11 +132,12 @@ def load_of(spec: Spec, slices: list[Slice]) -> Load:
 def prefill_buckets(spec: Spec, chips: int) -> tuple[int, ...]:
     """Prompt lengths that prefill is compiled for: powers of two, and at last the whole context, rounded up.
 
-    The shortest is such that every chip can hold a reducible block of rows of it.
+    The shortest is such that every chip can hold a reducible block of rows of it, but no longer than the mean prompt:
+    on very large slices tokens are then cut over some of the axes only.
     """
     rows = TPU_SCATTER_ROWS if chip(spec.hardware.chip).kind == "tpu" else 1
     shortest = SMALLEST_BUCKET
-    while shortest < chips * rows:
+    while shortest < chips * rows and 2 * shortest <= spec.workload.prompt_tokens.mean:
         shortest *= 2
     longest = max(shortest, ceil(spec.workload.max_context / shortest) * shortest)
     powers = []

@@ -30,9 +30,10 @@ class Tried:
 def why_no_layout(spec: Spec) -> list[str]:
     """Sentences on why a spec whose pins leave no legal layout has none."""
     machines = machines_of(spec)
-    load = load_of(spec, [machine.slice for machine in machines])
+    loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
     by_mesh = [
-        {block: list(options(block, machine, load, spec.pins)) for block in BLOCK_FIELDS} for machine in machines
+        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in BLOCK_FIELDS}
+        for machine in machines
     ]
     if missing := list(missing_axes(spec, machines)):
         return missing

@@ -99,7 +99,7 @@ class Floor:
 class MeshTable:
     """All block options on one mesh of one slice, `prompts` read together by a prefill.
 
-    Options agree on the residual stream when their index is equal. `source` is what the prices were made from.
+    Options agree on the residual stream when their index is equal. `source` is what the prices were made by.
     """
 
     slice: str

@@ -76,7 +76,7 @@ class Pricer:
             residuals(len(machine.mesh)),
             lambda hbm: floor_of(machine, self.load, prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in BLOCKS),
-            machine,
+            self,
         )
 
     def block(self, name: str, prompts: int) -> Block:

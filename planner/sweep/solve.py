@@ -53,7 +53,7 @@ def solve_case(case: Case, latency: LatencyName, against: AgainstName) -> Solved
 def at_batch(built: Built, index: int) -> Built:
     """What was built, with one of its batches alone."""
     problem = one_batch(built.problem, index)
-    return replace(built, problem=problem, load=replace(built.load, batches=problem.batches))
+    return replace(built, problem=problem)
 
 
 def one_batch(problem: Problem, index: int) -> Problem:

@@ -40,7 +40,7 @@ def test_meshes_keep_axes_whole_or_cut_them_in_two(chip_name, slice_text, expect
 def test_every_option_is_legal_in_its_tables():
     built = build(load_spec(SMOLLM2, ["serving.strategies=all"]))
     for table in built.problem.meshes[::4]:
-        machine = table.source
+        machine = table.source.machine
         names = tuple(axis.name for axis in table.mesh)
         for option in table.blocks[0].options:
             generate, prefill = attention_rules(names, option)
