@@ -54,9 +54,13 @@ def _slices(root: Node) -> tuple[Node, tuple[Diagnostic, ...], bool]:
     return root.with_entry("hardware", replace(hardware, node=node.with_entry("slices", entry))), (), False
 
 
-def _up_to(most: Entry, hardware: Node) -> list[Node]: """Every slice of the chip with at most so many chips, none of
-a chip that is not known; ValueError says what is wrong with the number.""" from cost_models.chips import UnknownChip,
-chip from cost_models.torus import legal_slices
+def _up_to(most: Entry, hardware: Node) -> list[Node]:
+    """Every slice of the chip with at most so many chips, none of a chip that is not known.
+
+    ValueError says what is wrong with the number.
+    """
+    from cost_models.chips import UnknownChip, chip
+    from cost_models.torus import legal_slices
 
     count, name = most.node.value, hardware.entries.get("chip")
     if type(count) is not int or count < 1:
