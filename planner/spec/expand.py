@@ -42,7 +42,11 @@ def _slices(root: Node) -> tuple[Node, tuple[Diagnostic, ...], bool]:
     if len(given) > 1:
         both = f"hardware has both {given[0]} and {given[1]}"
         problem = Diagnostic("slice", both, f"hardware.{given[0]}", short.key, "list every slice in slices")
-        return root.with_entry("hardware", replace(hardware, node=node.without("max_chips"))), (problem,), False
+        return (
+            root.with_entry("hardware", replace(hardware, node=node.without("max_chips"))),
+            (problem,),
+            "slices" not in given,
+        )
     try:
         listed = [replace(short.node, position=short.place)] if given[0] == "slice" else _up_to(short, node)
     except ValueError as error:

@@ -149,7 +149,7 @@ def point_of(plan: Plan, values: Values, best_for: tuple[BestFor, ...]) -> Point
         generate_strategy=plan.generate.strategy,
         prefill_step_s=rounded(plan.prefill.step_s),
         generate_step_s=rounded(plan.generate.step_s),
-        service=Service(**{name: rounded(value) for name, value in dict(plan.service).items()}),
+        service=Service(**{name: rounded(value) for name, value in dict(plan.service).items() if value is not None}),
         hbm=plan.hbm,
         best_for=best_for,
         accuracy=plan.accuracy,
