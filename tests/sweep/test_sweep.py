@@ -51,7 +51,7 @@ CASES = [
 
 
 def digits(service: Service) -> dict[str, float]:
-    return {name: float(f"{value:.{DIGITS}g}") for name, value in dict(service).items()}
+    return {n: None if v is None else float(f"{v:.{DIGITS}g}") for n, v in dict(service).items()}
 
 
 @pytest.mark.parametrize(("spec", "overrides", "over", "latency", "against"), CASES)
