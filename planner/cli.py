@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import planner
 
@@ -94,18 +94,39 @@ def check(spec: Path, overrides: tuple[str, ...], resolved: bool, style: str) ->
 
 @main.command(
     cls=Examples,
-    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'",
+    examples="shardwright plan spec.yaml -o plan.yaml\nshardwright plan spec.yaml --set 'limits.tpot=20 ms'\n"
+    "shardwright plan spec.yaml --near plan.yaml --within 2% -o plan.yaml",
 )
 @SPEC
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the plan to this file.")
 @SET
+@click.option(
+    "--near",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PLAN",
+    help="Change as little as possible against an earlier plan: weights that move first.",
+)
+@click.option("--within", metavar="FRACTION", help="How far above the optimum --near may go.  [default: 1%]")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write why each candidate was not taken to this file, as JSON lines.",
+)
 @FORMAT
 @answers
-def plan(spec: Path, output: Path | None, overrides: tuple[str, ...], style: str) -> int:
+def plan(
+    spec: Path,
+    output: Path | None,
+    overrides: tuple[str, ...],
+    near: Path | None,
+    within: str | None,
+    ledger: Path | None,
+    style: str,
+) -> int:
     """Solve SPEC, prove the plan optimal, and summarise it; exits 3 when no plan is feasible."""
-    from planner.commands import plan_command
+    from planner.commands import PlanRequest, plan_command
 
-    return plan_command(spec, output, overrides, style)
+    return plan_command(spec, overrides, style, PlanRequest(output, ledger, near, within))
 
 
 @main.command(cls=Examples, examples="shardwright show plan.yaml\nshardwright show plan.yaml --collectives")
@@ -172,16 +193,27 @@ def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[s
     return diff_command(base, head, style, exit_code, overrides)
 
 
-@main.command(cls=Examples, examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention")
+@main.command(
+    cls=Examples,
+    examples="shardwright explain plan.yaml\nshardwright explain plan.yaml generate.attention\n"
+    "shardwright explain plan.yaml --why-not generate.kv_cache=heads --why-not slice=2x4",
+)
 @PLAN
 @click.argument("address", required=False)
+@click.option(
+    "--why-not",
+    "questions",
+    multiple=True,
+    metavar="ADDRESS=VALUE",
+    help="Ask what another choice would cost, by the address of a pin. May be repeated; each is its own question.",
+)
 @FORMAT
 @answers
-def explain(plan: Path, address: str | None, style: str) -> int:
-    """Say what binds each phase of PLAN, or one ADDRESS of it, and what the runner-up would cost."""
+def explain(plan: Path, address: str | None, questions: tuple[str, ...], style: str) -> int:
+    """Say what binds each phase of PLAN, or one ADDRESS of it, what limits are worth, and why not otherwise."""
     from planner.commands import explain_command
 
-    return explain_command(plan, address, style)
+    return explain_command(plan, address, style, questions)
 
 
 @main.command(cls=Examples, examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --target cpu")
@@ -196,6 +228,63 @@ def verify(plan: Path, target: str | None, style: str) -> int:
     from planner.commands import verify_command
 
     return verify_command(plan, target, style)
+
+
+@main.command(
+    cls=Examples,
+    examples="shardwright sweep spec.yaml\nshardwright sweep spec.yaml --over slice=2x4,4x4,4x8 -o sweep.html\n"
+    "shardwright sweep spec.yaml --over generate.batch=1..256 --over model.weights.dtype=bf16,int8 --latency ttft",
+)
+@SPEC
+@click.option(
+    "--over",
+    multiple=True,
+    metavar="PATH=V1,V2",
+    help="What to vary: slice, generate.batch (also a range, 1..256: 2^i and 3*2^i), another pin, or any path that "
+    "--set takes. May be repeated. By default slice and generate.batch, over what the spec allows.",
+)
+@click.option(
+    "--latency", type=click.Choice(["tpot", "ttft"]), default="tpot", show_default=True, help="What has to be fast."
+)
+@click.option(
+    "--against",
+    type=click.Choice(["throughput", "cost"]),
+    help="What it is traded for: tokens/s of the slice, or chip-seconds per token.  [default: cost, or throughput when "
+    "that is the spec's objective]",
+)
+@click.option("--all", "everything", is_flag=True, help="Show dominated points and each infeasible setting as well.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Draw the sweep: a self-contained .html page, or an .svg.",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to solve with.  [default: one a core]")
+@SET
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json", "csv"]),
+    default="text",
+    show_default=True,
+    help="How to print the result; json and csv hold every point and every infeasible setting.",
+)
+@answers
+def sweep(
+    spec: Path,
+    over: tuple[str, ...],
+    latency: Literal["tpot", "ttft"],
+    against: Literal["throughput", "cost"] | None,
+    everything: bool,
+    output: Path | None,
+    jobs: int | None,
+    overrides: tuple[str, ...],
+    style: str,
+) -> int:
+    """Solve SPEC over a grid of settings: the frontier of latency against throughput or cost; exits 3 if none fits."""
+    from planner.commands import sweep_command
+
+    return sweep_command(spec, overrides, over, latency, against, output, jobs, style, everything)
 
 
 @main.command(cls=Examples, examples="shardwright simulate plan.yaml --requests 500")

@@ -1,13 +1,21 @@
 """What each command does: call the parts, print the result, return the exit code."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from planner import console
 from planner.console import DONE, INFEASIBLE, NO
 from planner.errors import CannotRun
-from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_spec, spec_to_yaml
+from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, load_with_lines, spec_to_yaml
+
+if TYPE_CHECKING:
+    from planner.plan.make import Solved
+    from planner.plan.schema import Plan
+
+if TYPE_CHECKING:
+    from planner.sweep.schema import AgainstName, LatencyName
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -28,16 +36,32 @@ def check_command(path: Path, overrides: tuple[str, ...], resolved: bool, style:
     return DONE
 
 
-def plan_command(path: Path, written: Path | None, overrides: tuple[str, ...], style: str) -> int:
-    """Solve a spec; write and print the plan."""
-    if written is not None and written.exists() and written.samefile(path):
-        raise CannotRun(f"{written} is the spec itself; give -o another file, such as {path.stem}.plan.yaml")
-    spec = load_spec(path, overrides)
+@dataclass(frozen=True)
+class PlanRequest:
+    """What `plan` is asked for besides a spec."""
+
+    written: Path | None = None
+    ledger: Path | None = None
+    near: Path | None = None
+    within: str | None = None
+
+
+def plan_command(path: Path, overrides: tuple[str, ...], style: str, wanted: PlanRequest) -> int:
+    """Solve a spec; write and print the plan, and the ledger of the search."""
+    refuse_overwriting(path, wanted)
+    spec, lines = load_with_lines(path, overrides)
     from planner.plan.file import plan_to_yaml, write_text
-    from planner.plan.make import make_plan
+    from planner.plan.make import plan_of, solve_spec
+    from planner.plan.near import read_earlier
     from planner.plan.show import show_plan
 
-    plan = make_plan(spec)
+    if wanted.within is not None and wanted.near is None:
+        raise CannotRun("--within says how far from the optimum a plan --near another may be; give --near PLAN")
+    near = None if wanted.near is None else read_earlier(wanted.near, wanted.within)
+    solved, written = solve_spec(spec, near), wanted.written
+    if wanted.ledger is not None:
+        write_ledger(wanted.ledger, solved)
+    plan = plan_of(solved, near, lines)
     if written is not None:
         write_text(written, plan_to_yaml(plan))
         console.complain(f"wrote {written}")
@@ -46,6 +70,26 @@ def plan_command(path: Path, written: Path | None, overrides: tuple[str, ...], s
     else:
         show_plan(plan, console.output())
     return DONE
+
+
+def refuse_overwriting(spec: Path, wanted: PlanRequest) -> None:
+    """No output may be the spec itself, and the ledger not the plan."""
+    for option, file, name in (("-o", wanted.written, "plan.yaml"), ("--ledger", wanted.ledger, "ledger.jsonl")):
+        if file is not None and file.exists() and file.samefile(spec):
+            raise CannotRun(f"{file} is the spec itself; give {option} another file, such as {spec.stem}.{name}")
+    if wanted.written is not None and wanted.written == wanted.ledger:
+        raise CannotRun(f"{wanted.ledger} is the plan's file; give --ledger another one, such as ledger.jsonl")
+
+
+def write_ledger(path: Path, solved: "Solved") -> None:
+    """Write what became of every candidate, and say on stderr how many met which end."""
+    from planner.plan.file import write_text
+    from planner.plan.ledger import ledger_to_jsonl, ledger_to_text
+    from planner.solve.ledger import ledger_of
+
+    ledger = ledger_of(solved.built.problem, solved.optimum)
+    write_text(path, ledger_to_jsonl(ledger, solved.spec.name))
+    console.complain(f"wrote {path}\n{ledger_to_text(ledger)}")
 
 
 def show_command(path: Path, collectives: bool, style: str) -> int:
@@ -108,13 +152,32 @@ def verify_command(path: Path, target: str | None, style: str) -> int:
     return DONE if audit.ok else NO
 
 
-def explain_command(path: Path, address: str | None, style: str) -> int:
-    """Why a plan, or one address of it, is as it is."""
-    from planner.explain import explain, explanations_to_json, explanations_to_text
+def explain_command(path: Path, address: str | None, style: str, questions: tuple[str, ...] = ()) -> int:
+    """Why a plan, or one address of it, is as it is; with questions, why it is not otherwise."""
+    from planner.explain import TOLD_WITH_LIMITS, explain, explanations_to_json, explanations_to_text, shadows_of
     from planner.plan.file import read_plan
 
-    found = explain(read_plan(path), address)
+    plan = read_plan(path)
+    if questions:
+        if address is not None:
+            raise CannotRun(f"--why-not asks about the whole plan; leave {address} out, or ask for it alone")
+        return why_not_command(plan, questions, style)
+    shadows = shadows_of(plan) if address in TOLD_WITH_LIMITS else {}
+    if shadows is None:
+        console.complain(f"{path}: not priced by today's catalogue, so its limits are not explained; plan it again")
+    found = explain(plan, address, shadows)
     print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
+    return DONE
+
+
+def why_not_command(plan: "Plan", questions: tuple[str, ...], style: str) -> int:
+    """What each other choice would cost, or why it cannot be had."""
+    from planner.explain.why_not import why_not
+    from planner.explain.why_not_text import answers_to_json, answers_to_text
+
+    found = why_not(plan, questions)
+    text = answers_to_json(found) if style == "json" else answers_to_text(found, plan.proof.objective)
+    print(text, end="")
     return DONE
 
 
@@ -126,6 +189,35 @@ def report_command(path: Path, written: Path) -> int:
     write_text(written, report_html(read_plan(path)))
     console.complain(f"wrote {written}")
     return DONE
+
+
+def sweep_command(
+    path: Path,
+    overrides: tuple[str, ...],
+    over: tuple[str, ...],
+    latency: "LatencyName",
+    against: "AgainstName | None",
+    written: Path | None,
+    jobs: int | None,
+    style: str,
+    everything: bool,
+) -> int:
+    """A spec over a grid of settings, and the frontier; the picture is written when all is solved."""
+    from planner.plan.file import write_text
+    from planner.sweep import cores, picture_writer, print_sweep, read_grid, run_sweep, sweep_to_csv, sweep_to_json
+
+    draw = picture_writer(written) if written is not None else None
+    grid = read_grid(path, overrides, over)
+    with console.progress_bar("sweeping", grid.settings) as advance:
+        found = run_sweep(grid, latency, against, jobs or cores(), advance)
+    if written is not None and draw is not None:
+        write_text(written, draw(found, grid.spec))
+        console.complain(f"wrote {written}")
+    if style == "text":
+        print_sweep(found, console.output(), everything)
+    else:
+        print(sweep_to_json(found) if style == "json" else sweep_to_csv(found), end="")
+    return DONE if found.points else INFEASIBLE
 
 
 def simulate_command(path: Path, requests: int, seed: int, style: str) -> int:

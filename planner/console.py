@@ -39,6 +39,19 @@ def progress(doing: str) -> Iterator[None]:
         print(f" {done} in {time.perf_counter() - started:.1f} s", file=sys.stderr, flush=True)
 
 
+@contextmanager
+def progress_bar(doing: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr while something takes a while, moved on by calls; nothing where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(doing, total=total)
+        yield lambda done: bar.advance(task, done)
+
+
 def guarded(work: Callable[[], int | None]) -> int:
     """The exit code of `work`; errors that a user can cause become messages, and nothing shows a traceback."""
     try:

@@ -24,12 +24,18 @@ LAYERS = (
         "planner.render",
         "planner.report",
         "planner.simulate",
+        "planner.sweep",
         "planner.verify",
     ),
     ("planner.console", "planner.demo", "planner.commands"),
     ("planner.cli", "planner.__main__"),
 )
-PEERS_THAT_MAY = {("planner.verify", "planner.render"), ("planner.report", "planner.explain")}
+PEERS_THAT_MAY = {
+    ("planner.verify", "planner.render"),
+    ("planner.report", "planner.explain"),
+    ("planner.explain", "planner.diff"),
+    ("planner.sweep", "planner.report"),
+}
 HOMES = {
     "ortools": {"planner.solve"},
     "jinja2": {"planner.render"},

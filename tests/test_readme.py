@@ -1,4 +1,4 @@
-"""Every block of the README is run again: files are written, commands executed in order, outputs compared.
+"""Every block of the documents is run again: files are written, commands executed in order, outputs compared.
 
 A line `...` in an output stands for any lines. `pytest --update-golden` rewrites the outputs without such a line.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-README = ROOT / "README.md"
+DOCUMENTS = ("README.md", "docs/explanation/one-plan-opened.md")
 BLOCK = re.compile(r"```(?P<kind>console|yaml file=(?P<name>\S+))\n(?P<body>.*?)```\n", re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -35,13 +35,17 @@ def run(command: str, folder: Path, variables: dict[str, str]) -> str:
 
 
 def matches(expected: str, actual: str) -> bool:
-    """Whether an output is what the README shows, `...` standing for any lines."""
+    """Whether an output is what the document shows, `...` standing for any lines."""
     pattern = re.escape(expected).replace(re.escape("...\n"), "(?:.*\n)*?")
     return re.fullmatch(pattern, actual) is not None
 
 
-def test_every_block_of_the_readme_runs_and_prints_what_it_shows(tmp_path: Path, request: pytest.FixtureRequest):
-    text = README.read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_block_of_a_document_runs_and_prints_what_it_shows(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+):
+    document = ROOT / name
+    text = document.read_text(encoding="utf-8")
     folder = tmp_path / "work"
     folder.mkdir()
     variables = environment(tmp_path)
@@ -56,4 +60,4 @@ def test_every_block_of_the_readme_runs_and_prints_what_it_shows(tmp_path: Path,
             else:
                 assert matches(step["output"], actual), f"$ {step['command']}\n{actual}"
     if request.config.getoption("update_golden"):
-        README.write_text(text, encoding="utf-8")
+        document.write_text(text, encoding="utf-8")

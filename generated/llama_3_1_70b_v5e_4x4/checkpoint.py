@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Weights from a GGUF file or safetensors, padded, quantised and placed as the plan says.
 
 Host memory holds one stacked array at a time; each chip is given its own part of it.

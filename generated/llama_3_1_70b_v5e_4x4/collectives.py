@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The collectives that the steps are made of, and local cuts by rank; used inside shard_map only."""
 
 from math import prod

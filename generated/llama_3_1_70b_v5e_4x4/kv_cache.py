@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The KV cache: one flat array of pages for all layers and slots, and how keys and values enter it.
 
 Each chip holds [layers * pages, page_tokens, 2 * kv_heads, head_dim]. The pages of a layer are those of the chip's own

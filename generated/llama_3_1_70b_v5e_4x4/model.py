@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The mathematics of a llama-type model on one chip's arrays; what chips exchange is in prefill.py and generate.py."""
 
 from math import pi

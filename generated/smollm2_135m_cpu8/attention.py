@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Attention of one chip: causal over a whole prompt in prefill, over the pages of each slot in generate."""
 
 from math import gcd

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Weights from a GGUF file or safetensors, padded and placed as the plan says.
 
 Host memory holds one stacked array at a time; each chip is given its own part of it.

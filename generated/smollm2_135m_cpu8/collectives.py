@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The collectives that the steps are made of, and local cuts by rank; used inside shard_map only."""
 
 from math import prod

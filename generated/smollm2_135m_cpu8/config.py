@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Sizes and dtypes of smollm2-135m-cpu8, and of a tiny model under the same rules."""
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The engine: slots that hold sequences, and the compiled steps that fill and advance them.
 
 Every step is compiled ahead of time for the layouts of the plan, so nothing compiles once `warm_up` has returned.

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The KV cache: one flat array of pages for all layers and slots, and how keys and values enter it.
 
 Each chip holds [layers * pages, page_tokens, 2 * kv_heads, head_dim]. The pages of a layer are those of the chip's own

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The mathematics of a llama-type model on one chip's arrays; what chips exchange is in prefill.py and generate.py."""
 
 import jax

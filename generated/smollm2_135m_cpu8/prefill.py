@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefill step: reads one prompt, written as what one chip does.
 
 The prompt is padded to a bucket of tokens. Shapes in comments are one chip's, in logical axes; own tokens are those

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 61c98ea2). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Where every array of smollm2-135m-cpu8 lives on 8 chips of a cpu 2x4 slice.
 
 The two rule tables say which mesh axes cut each logical axis, major to minor; () means a copy everywhere. Weights are

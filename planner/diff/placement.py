@@ -6,7 +6,9 @@ from planner.plan.schema import Plan
 STORED = {
     "d_model": ("weights",),
     "q_heads": ("weights",),
+    "rows": ("kv_cache",),
     "kv_heads": ("weights", "kv_cache"),
+    "kv_tokens": ("kv_cache",),
     "d_ff": ("weights",),
     "vocab": ("weights",),
     "batch": ("kv_cache",),

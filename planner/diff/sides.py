@@ -8,7 +8,7 @@ from planner.errors import InfeasibleSpec, PlanFileError
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.make import make_plan
 from planner.plan.schema import Plan
-from planner.spec import load_spec
+from planner.spec import load_with_lines
 
 PLAN_KEY = re.compile(r"""^(?:\{?\s*["'])?format_version["']?\s*:""", re.MULTILINE)
 
@@ -37,7 +37,7 @@ def read_side(side: str, path: Path, overrides: Sequence[str]) -> Plan:
     if is_plan(path):
         return plan_from_yaml(text_of(path), str(path))
     try:
-        plan = make_plan(load_spec(path, overrides))
+        plan = make_plan(*load_with_lines(path, overrides))
     except InfeasibleSpec as error:
         raise InfeasibleSide(side, path, str(error)) from None
     return plan_from_yaml(plan_to_yaml(plan), str(path))

@@ -24,9 +24,9 @@ def diff_to_text(diff: PlanDiff) -> str:
     return "\n".join(lines) + "\n"
 
 
-def number_lines(diff: PlanDiff) -> Iterator[str]:
+def number_lines(diff: PlanDiff, sides: tuple[str, str] = ("base", "head")) -> Iterator[str]:
     """The table of numbers, right-aligned."""
-    rows = [("", "base", "head", "change")]
+    rows = [("", *sides, "change")]
     rows += [(n.title, amount(n.base, n), amount(n.head, n), change_text(n)) for n in diff.numbers]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     for row in rows:

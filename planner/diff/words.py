@@ -17,7 +17,7 @@ from planner.diff.schema import (
     Number,
     PlanDiff,
 )
-from planner.plan.units import bytes_text, digits, seconds_text
+from planner.plan.units import bytes_text, dearer_text, digits, seconds_text
 
 NO_CHANGES = "No changes."
 SYMBOLS = {"add": "+", "remove": "-", "change": "~"}
@@ -165,8 +165,8 @@ def record_text(value: dict[str, JsonValue]) -> str:
     if "total_s" in value:
         return f"{seconds_text(float(str(value['total_s'])))} {value['binds']}"
     if "strategy" in value:
-        price = digits(100 * (float(str(value["objective_ratio"])) - 1))
-        return f"{seconds_text(float(str(value['step_s'])))} a step, {price}% dearer in all"
+        price = dearer_text(float(str(value["objective_ratio"]))).replace(" %", "%")
+        return f"{seconds_text(float(str(value['step_s'])))} a step, {price} in all"
     if "status" in value:
         return f"{value['status']} for {value['objective']} at {value['value']}, {value['candidates']} candidates"
     return plain_text(value)

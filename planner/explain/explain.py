@@ -3,6 +3,7 @@
 from planner.errors import ShardwrightError
 from planner.explain.collectives import explain_collectives
 from planner.explain.explanation import Explanation, Subject
+from planner.explain.limits import Shadows
 from planner.explain.memory import explain_hbm, explain_item, explain_padding
 from planner.explain.parts import explain_part
 from planner.explain.phases import explain_phase
@@ -11,6 +12,8 @@ from planner.explain.service import explain_proof, explain_service
 from planner.plan.schema import Hbm, Plan
 from planner.spec.nearest import nearest, nearest_few
 
+TOLD_WITH_LIMITS = (None, "hbm", "service")
+"""The addresses whose explanation says what the limits are worth."""
 PHASES = ("prefill", "generate")
 
 
@@ -18,9 +21,12 @@ class UnknownAddress(ShardwrightError):
     """No part of the plan has this address; the message suggests the nearest ones."""
 
 
-def explain(plan: Plan, address: str | None = None) -> list[Explanation]:
-    """What is to be said about `address` and everything below it; about the whole plan without one."""
-    subject = Subject.of(plan)
+def explain(plan: Plan, address: str | None = None, shadows: Shadows | None = None) -> list[Explanation]:
+    """What is to be said about `address` and everything below it; about the whole plan without one.
+
+    `shadows`, where they are known, tell what the limits are worth under `hbm` and `service`.
+    """
+    subject = Subject.of(plan, shadows)
     everything = all_explanations(subject)
     if address is None:
         return [each for each in everything if is_overview(each.address)]

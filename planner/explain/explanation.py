@@ -3,8 +3,9 @@
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from planner.plan.build import Chosen
-from planner.plan.machine import load_of, machine_of, rules_of, spec_of
+from planner.explain.limits import Shadows
+from planner.plan.build import chosen_of
+from planner.plan.machine import machine_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
 from planner.problem.costs import Parts
 from planner.problem.machine import Machine
@@ -29,11 +30,12 @@ class Subject:
     spec: Spec
     machine: Machine
     rules: Rules
+    shadows: Shadows = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> "Subject":
-        """The subject that a plan is."""
-        return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan))
+    def of(cls, plan: Plan, shadows: Shadows | None = None) -> "Subject":
+        """The subject that a plan is, with the shadows of its limits where they have been solved for."""
+        return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan), shadows or {})
 
     def phase(self, name: str) -> Prefill | Generate:
         """The phase called `name`."""
@@ -43,7 +45,7 @@ class Subject:
     def at_peak(self) -> Parts:
         """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
         machine = replace(self.machine, stack=self.machine.stack.at_peak(), _seconds={})
-        chosen = Chosen(self.rules, machine, self.plan.generate.batch, load_of(self.plan))
+        chosen = replace(chosen_of(self.plan), machine=machine)
         return {**chosen.prefill_parts(), **chosen.generate_parts()}
 
     def collectives(self) -> tuple[Collective, ...]:

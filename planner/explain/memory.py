@@ -1,6 +1,7 @@
 """What fills HBM, what is kept back, what the free bytes would hold, and why dimensions are padded."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.explain.limits import shadow_numbers, shadow_sentences
 from planner.plan.schema import Hbm, Padding
 from planner.plan.units import bytes_text, percent_text
 from planner.problem import hbm as formulas
@@ -14,8 +15,10 @@ def explain_hbm(subject: Subject) -> Explanation:
     sentences = (
         f"{bytes_text(hbm.total)} of the {bytes_text(hbm.available)} available on a chip are planned",
         *(item_sentence(subject, item) for item in ITEMS),
+        *shadow_sentences(subject.shadows, ("hbm",)),
     )
-    return Explanation("hbm", sentences, {key: float(value) for key, value in dict(hbm).items()})
+    numbers = {key: float(value) for key, value in dict(hbm).items()}
+    return Explanation("hbm", sentences, {**numbers, **shadow_numbers(subject.shadows, ("hbm",))})
 
 
 def explain_item(subject: Subject, item: str) -> Explanation:

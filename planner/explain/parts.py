@@ -95,12 +95,15 @@ def attention_source(subject: Subject, part: Roofline) -> str:
     if part.address == "generate.attention.kv_cache":
         workload = subject.spec.workload
         context = workload.prompt_tokens.mean + workload.output_tokens.mean / 2
-        sequences = plan.generate.batch / ways(subject.rules.generate.batch)
+        stored = subject.rules.generate
+        sequences = plan.generate.batch / ways(stored.rows + stored.batch)
+        context /= ways(stored.kv_tokens)
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
         return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
-    return f" (scores over {plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"
+    prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "
+    return f" (scores over {prompts}{plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"
 
 
 def hbm_sentence(subject: Subject, part: Roofline) -> str:

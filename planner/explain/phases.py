@@ -4,7 +4,8 @@ from planner.explain.collectives import collective_text
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.parts import RESOURCES
 from planner.plan.schema import Generate, Prefill, Roofline, RunnerUp
-from planner.plan.units import percent_text, seconds_text
+from planner.plan.show import prompts_text
+from planner.plan.units import dearer_text, percent_text, seconds_text
 
 LARGEST = 3
 
@@ -36,7 +37,7 @@ def explain_phase(subject: Subject, name: str) -> Explanation:
 def load_text(phase: Prefill | Generate) -> str:
     """What one step works on."""
     if isinstance(phase, Prefill):
-        return f"one prompt of {phase.tokens} tokens"
+        return prompts_text(phase)
     return f"one token for each of {phase.batch} sequences"
 
 
@@ -76,5 +77,5 @@ def runner_up_sentence(runner_up: RunnerUp | None, phase: Prefill | Generate) ->
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
     slower = runner_up.step_s - phase.step_s
     than = f"{seconds_text(abs(slower))} {'more' if slower >= 0 else 'less'}"
-    price = f"{percent_text(runner_up.objective_ratio - 1)} dearer in all"
+    price = f"{dearer_text(runner_up.objective_ratio)} in all"
     return f"runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {than}; {price}"

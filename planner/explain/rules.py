@@ -3,11 +3,13 @@
 from planner.explain.explanation import Explanation, Subject
 
 CUTS = {
-    "tokens": "the tokens of a prompt",
+    "tokens": "the tokens of the prompts",
+    "rows": "the sequences of the residual stream",
     "batch": "the sequences of the KV cache",
     "d_model": "the residual stream and the rows of weights",
     "q_heads": "query heads",
     "kv_heads": "KV heads and the KV cache",
+    "kv_tokens": "the tokens of the KV cache",
     "d_ff": "the hidden columns of the MLP",
     "vocab": "rows of the embedding and of the head",
 }
@@ -29,11 +31,13 @@ def stored_size(subject: Subject, phase: str, logical: str) -> int:
     sizes, ways, stored = subject.machine.sizes, subject.machine.ways, subject.rules.generate
     heads = sizes.heads(stored, ways)
     return {
-        "tokens": subject.plan.prefill.tokens,
+        "tokens": subject.plan.prefill.prompts * subject.plan.prefill.tokens,
+        "rows": subject.plan.generate.batch,
         "batch": subject.plan.generate.batch,
         "d_model": sizes.d_model,
         "q_heads": heads.q_padded,
         "kv_heads": heads.kv_padded,
+        "kv_tokens": subject.plan.generate.context,
         "d_ff": sizes.padded_d_ff(ways(stored.d_ff)),
         "vocab": sizes.padded_vocab(ways(stored.vocab)),
     }[logical]

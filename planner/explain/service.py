@@ -1,25 +1,39 @@
 """What users of the service see, and the proof, with the formulas filled in."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.schema import Service
+from planner.plan.show import near_text
 from planner.plan.units import digits, seconds_text
+from planner.problem.problem import LimitName
+
+TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 
 
 def explain_service(subject: Subject) -> Explanation:
     """TTFT, TPOT, throughput and cost, as sums of the two steps."""
     plan, service = subject.plan, subject.plan.service
     prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
-    batch, output = plan.generate.batch, subject.spec.workload.output_tokens.mean
+    batch, output, prompts = plan.generate.batch, subject.spec.workload.output_tokens.mean, plan.prefill.prompts
+    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
+    reads = f"{batch} prefills" if prompts == 1 else f"{batch}/{prompts} prefills"
     chips = subject.machine.slice.chips
     sentences = (
-        f"TTFT {seconds_text(service.ttft_s)} = one step in progress {generate} + the prefill {prefill}",
-        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {batch} prefills of {prefill} "
+        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}",
+        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
         f"shared by {output} output tokens: prefills stop generation",
         f"{digits(service.tokens_per_s)} tokens/s = {batch} sequences / TPOT",
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
         f"= {chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),
+        *shadow_sentences(subject.shadows, TIMES),
     )
-    return Explanation("service", sentences, dict(service))
+    return Explanation("service", sentences, {**present(service), **shadow_numbers(subject.shadows, TIMES)})
+
+
+def present(service: Service) -> dict[str, float]:
+    """The numbers of the service that there are: money only with a price."""
+    return {name: value for name, value in dict(service).items() if value is not None}
 
 
 def limit_sentences(subject: Subject) -> list[str]:
@@ -41,6 +55,7 @@ def explain_proof(subject: Subject) -> Explanation:
         f"{proof.status} for {proof.objective}: the plan reaches {proof.value}, no other can be below {proof.bound}",
         f"{proof.candidates} candidates (mesh x batch): {proof.solved} solved, "
         f"{dismissed} dismissed because their lower bound is no better",
+        *([near_text(proof, proof.near)] if proof.near else []),
         f"what to expect: {subject.plan.accuracy}",
     )
     return Explanation("proof", sentences)

@@ -38,11 +38,11 @@ def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     sizes, ways, layers = subject.machine.sizes, subject.machine.ways, subject.machine.sizes.layers
     (stored, rules), heads = subject.rules, sizes.heads(subject.rules.generate, ways)
     if phase == "generate":
-        rows: float = subject.plan.generate.batch
+        rows: float = subject.plan.generate.batch / ways(stored.rows)
         kv_rows = rows / ways(exchanged_batch(stored))
         inner, q_heads, kv_heads = sizes.d_model / ways(stored.d_model), heads.q_local, float(heads.kv_local)
     else:
-        kv_rows = rows = subject.plan.prefill.tokens / ways(without(rules.tokens, rules.q_heads))
+        kv_rows = rows = prompt_rows(subject) / ways(without(rules.tokens, rules.q_heads))
         inner, kv_heads = sizes.d_model / ways(rules.d_model), heads.kv_padded / ways(rules.kv_heads)
         q_heads = heads.q_padded // ways(rules.q_heads)
     width = q_heads * sizes.head_dim
@@ -53,15 +53,20 @@ def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     }
 
 
+def prompt_rows(subject: Subject) -> int:
+    """Rows of the prompts that a prefill reads together."""
+    return subject.plan.prefill.prompts * subject.plan.prefill.tokens
+
+
 def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     """Gate and up together, and down."""
     sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
     d_ff = sizes.padded_d_ff(ways(stored.d_ff))
     if phase == "generate":
-        rows: float = subject.plan.generate.batch
+        rows: float = subject.plan.generate.batch / ways(without(stored.rows, stored.d_ff))
         inner, outer = sizes.d_model / ways(stored.d_model), d_ff / ways(stored.d_ff)
     else:
-        rows = subject.plan.prefill.tokens / ways(without(rules.tokens, rules.d_ff))
+        rows = prompt_rows(subject) / ways(without(rules.tokens, rules.d_ff))
         inner, outer = sizes.d_model / ways(rules.d_model), d_ff / ways(rules.d_ff)
     return {
         "mlp.hidden": [Matmul(rows, inner, 2 * outer, sizes.layers)],
@@ -70,7 +75,9 @@ def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
 
 
 def logits(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
-    """The head: every sequence of a generate step, the last token of a prompt."""
+    """The head: every sequence of a generate step, the last token of each prompt."""
     sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
-    axes, rows = (stored.vocab, subject.plan.generate.batch) if phase == "generate" else (rules.vocab, 1)
+    axes, rows = rules.vocab, float(subject.plan.prefill.prompts)
+    if phase == "generate":
+        axes, rows = stored.vocab, subject.plan.generate.batch / ways(without(stored.rows, stored.vocab))
     return {"logits": [Matmul(rows, sizes.d_model, sizes.padded_vocab(ways(axes)) / ways(axes), 1)]}

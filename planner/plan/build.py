@@ -1,22 +1,38 @@
 """Solution -> Plan: rule tables with names, predictions by address, memory by item, the proof."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import ceil
 
 from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
+from planner.plan import machine as read_back
 from planner.plan import schema
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts
 from planner.problem.machine import Machine
-from planner.problem.options import attention_rules, mlp_rules
+from planner.problem.options import attention_rules, mlp_rules, vocab_rules
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
 from planner.solve.runner_up import runner_ups
 from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
+
+
+def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) -> Parts:
+    """Rooflines by address of the prefill of `prompts` of `tokens` each."""
+    stored, rules = tables
+    works = (
+        costs.prefill_attention_work(stored, rules, tokens, machine, prompts),
+        costs.prefill_mlp_work(stored, rules, tokens, machine, prompts),
+        costs.prefill_vocab_work(rules, tokens, machine, prompts),
+    )
+    return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
+
+
+SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -26,25 +42,22 @@ class Chosen:
     rules: Rules
     machine: Machine
     batch: int
+    prompts: int
     load: Load
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
-        stored, batch = self.rules.generate, self.batch
-        return {
-            **costs.generate_attention_parts(stored, batch, self.load.mean_context, self.machine),
-            **costs.generate_mlp_parts(stored, batch, self.machine),
-            **costs.generate_vocab_parts(stored, batch, self.machine),
-        }
+        stored, batch, machine = self.rules.generate, self.batch, self.machine
+        works = (
+            costs.generate_attention_work(stored, batch, self.load.mean_context, machine),
+            costs.generate_mlp_work(stored, batch, machine),
+            costs.generate_vocab_work(stored, batch, machine),
+        )
+        return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
-        (stored, rules), tokens = self.rules, self.load.prompt
-        return {
-            **costs.prefill_attention_parts(stored, rules, tokens, self.machine),
-            **costs.prefill_mlp_parts(stored, rules, tokens, self.machine),
-            **costs.prefill_vocab_parts(rules, tokens, self.machine),
-        }
+        return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
 
     def generate_collectives(self) -> list[planned.Collective]:
         """Collectives of a generate step, in the order of the step."""
@@ -52,7 +65,13 @@ class Chosen:
 
     def prefill_collectives(self) -> list[planned.Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program)
+        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
+
+
+def chosen_of(plan: schema.Plan) -> Chosen:
+    """What a plan chose, to be priced again by the catalogue of today."""
+    rules, load = read_back.rules_of(plan), read_back.load_of(plan)
+    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load)
 
 
 def rules_of(taken: Taken) -> Rules:
@@ -62,20 +81,38 @@ def rules_of(taken: Taken) -> Rules:
     attention, mlp, vocab = (
         block.options[choice.index] for block, choice in zip(candidate.table.blocks, taken.choices, strict=True)
     )
-    stored, rules = attention_rules(names, attention)
-    stored_mlp, rules_mlp = mlp_rules(names, mlp)
-    return Rules(stored._replace(d_ff=stored_mlp.d_ff, vocab=vocab), rules._replace(d_ff=rules_mlp.d_ff, vocab=vocab))
+    (stored, rules), (stored_mlp, rules_mlp) = attention_rules(names, attention), mlp_rules(names, mlp)
+    stored_vocab, rules_vocab = vocab_rules(names, vocab)
+    return Rules(
+        stored._replace(d_ff=stored_mlp.d_ff, vocab=stored_vocab.vocab),
+        rules._replace(d_ff=rules_mlp.d_ff, vocab=rules_vocab.vocab),
+    )
 
 
-def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
-    """The plan of a solution."""
-    candidate = solution.taken.candidate
-    machine = built.machines[candidate.mesh_index]
-    chosen = Chosen(rules_of(solution.taken), machine, candidate.batch, built.load)
-    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
+def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+    """The plan of a solution, with the best plans not taken; `near` says what it changes against an earlier one."""
+    chosen, plan = decoded(built, solution), plan_alone(spec, built, solution, near)
     ups = runner_ups(solution)
-    prefill = prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
-    generate = generate.model_copy(update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)})
+    prefill = plan.prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
+    generate = plan.generate.model_copy(
+        update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)}
+    )
+    return plan.model_copy(update={"prefill": prefill, "generate": generate})
+
+
+def decoded(built: Built, solution: Solution) -> Chosen:
+    """The solution as what it chose."""
+    candidate = solution.taken.candidate
+    table = candidate.table
+    made_by = table.source
+    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load)
+
+
+def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+    """The plan of a solution without runner-ups, which take longer to solve than the rest does to write down."""
+    chosen = decoded(built, solution)
+    machine = chosen.machine
+    prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
     return schema.Plan(
         format_version=schema.FORMAT_VERSION,
         name=spec.name,
@@ -88,7 +125,7 @@ def build_plan(spec: Spec, built: Built, solution: Solution) -> schema.Plan:
         padding=tuple(padding_of(chosen)),
         hbm=hbm_of(spec, chosen),
         service=service_of(spec, chosen, prefill.step_s, generate.step_s),
-        proof=proof_of(built, solution),
+        proof=proof_of(built, solution, near),
         accuracy=accuracy_text(machine.chip.name, machine.stack),
     )
 
@@ -109,6 +146,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     return schema.Prefill(
         rules=schema.PrefillRules(**rules._asdict()),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules)),
+        prompts=chosen.prompts,
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
         step_s=costs.total_s(parts, chosen.machine),
@@ -210,7 +248,7 @@ def unit_bytes(dimension: str, chosen: Chosen) -> float:
     """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
     sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
     width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
-    slots = chosen.batch / ways(stored.batch)
+    slots = chosen.batch / ways(stored.rows + stored.batch)
     cached = sizes.layers * 2 * slots * chosen.load.max_context * sizes.kv_bytes
     match dimension:
         case "head_dim":
@@ -235,9 +273,9 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     )
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
     activations = (
-        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways)
-        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways)
-        + hbm.prefill_vocab_bytes(load.longest, sizes)
+        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+        + hbm.prefill_vocab_bytes(load.longest, sizes, chosen.prompts)
     )
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
@@ -256,27 +294,30 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
 
 
 def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
-    """Means that users see: a prompt waits for the step in progress, a token for its share of the other prefills."""
-    output, batch = spec.workload.output_tokens.mean, chosen.batch
-    served_s = batch * prefill_s + output * generate_s
-    tokens_per_s = batch * output / served_s
+    """Means that users see, by the formulas of `Problem.goal_weights`."""
+    output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
+    waiting = (prompts - 1) / 2
+    request_s = prefill_s / prompts + output * generate_s / (batch - waiting)
+    chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
     return schema.Service(
-        ttft_s=prefill_s + generate_s,
-        tpot_s=served_s / output,
-        tokens_per_s=tokens_per_s,
-        chip_seconds_per_million_tokens=1e6 * chosen.machine.slice.chips / tokens_per_s,
+        ttft_s=waiting * request_s + generate_s + prefill_s,
+        tpot_s=(batch - waiting) * request_s / output,
+        tokens_per_s=output / request_s,
+        chip_seconds_per_million_tokens=chip_seconds,
+        money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
     )
 
 
-def proof_of(built: Built, solution: Solution) -> schema.Proof:
+def proof_of(built: Built, solution: Solution, near: schema.Near | None) -> schema.Proof:
     """What the solver proved."""
     return schema.Proof(
-        status="OPTIMAL",
+        status="OPTIMAL" if solution.value == solution.bound else "NEAR",
         objective=built.problem.goal,
-        value=solution.value,
-        bound=solution.bound,
+        value=ceil(solution.value),
+        bound=ceil(solution.bound),
         candidates=solution.candidates,
         solved=solution.solved,
+        near=near,
     )
 
 
@@ -284,7 +325,7 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
     """The runner-up of a phase, with its step and its price against the plan."""
     if taken is None:
         return None
-    other = Chosen(rules_of(taken), chosen.machine, chosen.batch, chosen.load)
+    other = replace(chosen, rules=rules_of(taken))
     stored, rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
@@ -297,5 +338,5 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
         rules=table,
         strategy=schema.Strategy(**strategy),
         step_s=costs.total_s(parts, chosen.machine),
-        objective_ratio=round(taken.value / solution.value, 6),
+        objective_ratio=round(float(taken.value / solution.value), 6),
     )

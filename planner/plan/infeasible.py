@@ -7,11 +7,11 @@ from shlex import quote
 from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
 from planner.plan.units import bytes_text, seconds_text
-from planner.problem.build import build
+from planner.problem.build import build, pinned_slices
 from planner.problem.problem import NS, UNIT_BYTES, Limits
 from planner.solve.infeasible import Infeasible, Need
 from planner.solve.search import search
-from planner.spec import Spec, spec_from_data, spec_to_data
+from planner.spec import Lines, Spec, spec_from_data, spec_to_data
 
 LARGEST_FACTOR = 8
 SHORTEST_CONTEXT = 128
@@ -30,28 +30,55 @@ class Remedy:
         return " ".join(f"--set {quote(f'{path}={value}')}" for path, value in self.changes.items())
 
 
-def conflict_text(spec: Spec, infeasible: Infeasible) -> list[str]:
-    """The conflict in sentences, with what is needed, what there is, and the difference."""
-    slices = " or ".join(spec.hardware.slices)
-    lines = [f"no plan for {spec.name} on {spec.hardware.chip} {slices}"]
+def no_lines(*path: str) -> str:
+    """Where the values of a spec without a file are set: nowhere."""
+    return ""
+
+
+def conflict_text(spec: Spec, infeasible: Infeasible, lines: Lines = no_lines) -> list[str]:
+    """The conflict in sentences, with what is needed, what there is, and the difference.
+
+    `lines` tell where the spec sets a value.
+    """
+    told = [f"no plan for {spec.name} on {spec.hardware.chip} {' or '.join(pinned_slices(spec))}{slice_line(lines)}"]
     if not infeasible.conflict:
-        return [*lines, f"  no layout is legal on any mesh of the slice{pins_text(spec)}"]
+        return [*told, f"  no layout is legal on any mesh of the slice{pins_text(spec, lines)}"]
+    return [*told, *(f"  {text}" for text in need_texts(spec, infeasible, lines))]
+
+
+def need_texts(spec: Spec, infeasible: Infeasible, lines: Lines = no_lines) -> list[str]:
+    """Each limit of a conflict in a sentence."""
     joint = len(infeasible.conflict) > 1
-    lines += [f"  {need_text(spec, need, joint)}" for need in infeasible.conflict]
-    return lines
+    return [need_text(spec, need, joint, lines) for need in infeasible.conflict]
 
 
-def pins_text(spec: Spec) -> str:
+def slice_line(lines: Lines) -> str:
+    """Where the spec says which slices may be used: `: hardware.slice (line 9)`."""
+    for name, path in (("pins.slice", ("pins", "slice")), ("hardware.slice", ("hardware", "slices"))):
+        if found := lines(*path):
+            return f": {name} ({found})"
+    return ""
+
+
+def pins_text(spec: Spec, lines: Lines = no_lines) -> str:
     """The smallest set of pins that cannot be kept together, found by dropping them one by one."""
+    written = spec_to_data(spec).get("pins", {})
+    places = {address: lines("pins", address) for address in written}
+    listed = ", ".join(
+        f"{address}: {written[address]}{f' ({places[address]})' if places[address] else ''}"
+        for address in conflicting_pins(spec)
+    )
+    return f"; these pins cannot be kept together: {listed}" if listed else ""
+
+
+def conflicting_pins(spec: Spec) -> list[str]:
+    """The addresses of a minimal set of pins under which no layout is legal, sorted."""
     pins = dict(spec.pins)
     for address in list(pins):
         fewer = {name: value for name, value in pins.items() if name != address}
         if has_no_layout(spec.model_copy(update={"pins": fewer})):
             pins = fewer
-    written = ", ".join(
-        f"{address}: {value}" for address, value in spec_to_data(spec).get("pins", {}).items() if address in pins
-    )
-    return f"; these pins cannot be kept together: {written}" if written else ""
+    return sorted(pins)
 
 
 def has_no_layout(spec: Spec) -> bool:
@@ -59,18 +86,20 @@ def has_no_layout(spec: Spec) -> bool:
     return search(replace(build(spec).problem, limits=Limits())) is None
 
 
-def need_text(spec: Spec, need: Need, joint: bool) -> str:
+def need_text(spec: Spec, need: Need, joint: bool, lines: Lines = no_lines) -> str:
     """One limit of the conflict. `joint`: it is impossible only together with the others."""
     least = "while the other limits hold, the least possible is" if joint else "the least possible is"
     if need.limit == "hbm":
         have, needed = need.have * UNIT_BYTES, need.need * UNIT_BYTES
         capacity = chip(spec.hardware.chip).hbm_bytes
+        reserve = lines("hardware", "reserve")
         return (
-            f"HBM: {least} {bytes_text(needed)} per chip, and {bytes_text(have)} is available "
-            f"({bytes_text(capacity)} less the reserve): {bytes_text(needed - have)} missing per chip"
+            f"HBM: {least} {bytes_text(needed)} per chip, and {bytes_text(have)} is available ({bytes_text(capacity)} "
+            f"less the reserve{reserve and f', {reserve}'}): {bytes_text(needed - have)} missing per chip"
         )
     have_s, need_s = need.have / NS, need.need / NS
-    name = {"ttft": "TTFT (limits.ttft)", "tpot": "TPOT (limits.tpot)"}[need.limit]
+    place = lines("limits", need.limit)
+    name = f"{need.limit.upper()} (limits.{need.limit}{place and f', {place}'})"
     over = seconds_text(need_s - have_s)
     return f"{name}: {least} {seconds_text(need_s)}, the limit is {seconds_text(have_s)}: {over} over"
 

@@ -32,6 +32,7 @@ def load_of(plan: Plan) -> Load:
     workload, buckets = spec_of(plan).workload, plan.prefill.buckets
     return Load(
         batches=(plan.generate.batch,),
+        prompts=(plan.prefill.prompts,),
         prompt=plan.prefill.tokens,
         longest=buckets[-1],
         smallest=buckets[0],

@@ -1,32 +1,63 @@
-"""Spec -> Plan in one call: build, solve, and tell an infeasible spec so that it can be mended."""
+"""Spec -> Plan: build, solve, and tell an infeasible spec so that it can be mended."""
+
+from dataclasses import dataclass
 
 from planner.errors import InfeasibleSpec
-from planner.plan.build import build_plan
-from planner.plan.infeasible import conflict_text, remedies
+from planner.plan.build import build_plan, rules_of
+from planner.plan.infeasible import conflict_text, no_lines, remedies
+from planner.plan.near import Earlier, near_of, with_changes
 from planner.plan.schema import Plan
-from planner.problem.build import build
+from planner.problem.build import Built, batches_of, build
 from planner.problem.problem import Problem
 from planner.solve.infeasible import explain_infeasible
-from planner.solve.search import search
-from planner.spec import Spec
+from planner.solve.near import search_near
+from planner.solve.search import Solution, search
+from planner.spec import Lines, Spec
 
 
-def make_plan(spec: Spec) -> Plan:
-    """The optimal plan of a spec.
+@dataclass(frozen=True)
+class Solved:
+    """A spec, its problem, and the optimum, None where no plan is feasible."""
 
-    Raises `Unsupported` for what no package exists for yet, and `InfeasibleSpec` with the conflict and the changes
-    that would fit.
+    spec: Spec
+    built: Built
+    optimum: Solution | None
+
+
+def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
+    """The optimal plan of a spec; raises as `solve_spec` and `plan_of` do."""
+    return plan_of(solve_spec(spec), lines=lines)
+
+
+def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
+    """A spec, priced and solved, with an earlier plan's batch among the candidates.
+
+    Raises `Unsupported` for what no package exists for yet.
     """
-    built = build(spec)
-    solution = search(built.problem)
-    if solution is None:
-        raise InfeasibleSpec(told(spec, built.problem))
-    return build_plan(spec, built, solution)
+    built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
+    return Solved(spec, built, search(built.problem))
 
 
-def told(spec: Spec, problem: Problem) -> str:
+def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines) -> Plan:
+    """The optimal plan, or with `near` the one that changes least against an earlier plan.
+
+    Raises `InfeasibleSpec` with the conflict and the changes that would fit; `lines` tell where the spec sets a value.
+    """
+    spec, built, optimum = solved.spec, solved.built, solved.optimum
+    if optimum is None:
+        raise InfeasibleSpec(told(spec, built.problem, lines))
+    if near is None:
+        return build_plan(spec, built, optimum)
+    solution = search_near(built.problem, with_changes(built, near), optimum, near.within)
+    candidate = solution.taken.candidate
+    return build_plan(
+        spec, built, solution, near_of(near, candidate.table.source.machine, rules_of(solution.taken), candidate.batch)
+    )
+
+
+def told(spec: Spec, problem: Problem, lines: Lines = no_lines) -> str:
     """An infeasible problem in words."""
     infeasible = explain_infeasible(problem)
-    lines = conflict_text(spec, infeasible)
+    found = conflict_text(spec, infeasible, lines)
     fitting = [f"    {remedy.text()}" for remedy in remedies(spec, infeasible)]
-    return "\n".join([*lines, "  what would fit, each solved:", *fitting] if fitting else lines)
+    return "\n".join([*found, "  what would fit, each solved:", *fitting] if fitting else found)

@@ -44,10 +44,12 @@ class GenerateRules(Record):
     Weights are stored this way.
     """
 
+    rows: tuple[str, ...] = ()
     batch: tuple[str, ...] = ()
     d_model: tuple[str, ...] = ()
     q_heads: tuple[str, ...] = ()
     kv_heads: tuple[str, ...] = ()
+    kv_tokens: tuple[str, ...] = ()
     d_ff: tuple[str, ...] = ()
     vocab: tuple[str, ...] = ()
 
@@ -108,10 +110,12 @@ class RunnerUp(Record):
 
 
 class Prefill(Record):
-    """How prompts are read: one prompt at a time, padded to the smallest bucket that holds it."""
+    """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
+    one."""
 
     rules: PrefillRules
     strategy: Strategy
+    prompts: int = 1
     tokens: int
     buckets: tuple[int, ...]
     step_s: float
@@ -166,17 +170,48 @@ class Service(Record):
     tpot_s: float
     tokens_per_s: float
     chip_seconds_per_million_tokens: float
+    money_per_million_tokens: float | None = None
+    """In the currency of `hardware.price_per_chip_hour`."""
+
+
+class Near(Record):
+    """Nearness to an earlier plan: the tolerance that was asked for, and the least change that it allows.
+
+    `batch` is the earlier plan's, which could be chosen beside the spec's own; `moved_bytes` is the most weights that a
+    chip must receive, summed over the blocks.
+    """
+
+    plan: str
+    batch: int
+    within: float
+    moved_bytes: int
+    changed: tuple[str, ...]
 
 
 class Proof(Record):
-    """The solver's word: status, the objective it reached, the bound it proved, and how much it looked at."""
+    """The solver's word: status, the objective it reached, the bound it proved, and how much it looked at.
 
-    status: Literal["OPTIMAL"]
+    Value and bound are nanoseconds of a request, chip-nanoseconds for a cost, rounded up.
+    OPTIMAL: value and bound are equal. NEAR: no plan is below the bound, and the value is within the tolerance of it.
+    """
+
+    status: Literal["OPTIMAL", "NEAR"]
     objective: str
     value: int
     bound: int
     candidates: int
     solved: int
+    near: Near | None = None
+
+    @property
+    def earlier_batch(self) -> int | None:
+        """The batch that could be chosen beside the spec's own, if the plan is near an earlier one."""
+        return self.near.batch if self.near else None
+
+    @property
+    def above(self) -> float:
+        """How far the value lies above the bound, as a fraction."""
+        return (self.value - self.bound) / self.bound if self.bound else 0.0
 
 
 class Plan(Record):

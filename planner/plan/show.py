@@ -6,12 +6,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan.schema import Generate, Hbm, Mesh, Plan, Prefill, RunnerUp, Service
-from planner.plan.units import bytes_text, percent_text, seconds_text
+from planner.plan.schema import Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
+from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
 
 RULE_MEANING = {
     "tokens": "prompt tokens",
+    "rows": "sequences of the residual stream",
     "batch": "sequences in the KV cache",
+    "kv_tokens": "tokens of the KV cache",
     "d_model": "residual stream, weight rows",
     "q_heads": "query heads, projections",
     "kv_heads": "KV heads, KV cache",
@@ -49,10 +51,17 @@ def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
 def phase_title(phase: Prefill | Generate) -> Text:
     """The phase's name, its load, its step time and what binds it."""
     if isinstance(phase, Prefill):
-        name, load = "prefill", f"one prompt of {phase.tokens} tokens"
+        name, load = "prefill", prompts_text(phase)
     else:
         name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}"
     return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
+
+
+def prompts_text(prefill: Prefill) -> str:
+    """What one prefill reads."""
+    if prefill.prompts == 1:
+        return f"one prompt of {prefill.tokens} tokens"
+    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together"
 
 
 def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:
@@ -93,9 +102,9 @@ def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str
     """The best plan whose table of this phase differs, and its price."""
     if runner_up is None:
         return "  runner-up: none; no other layout of this phase is legal here"
-    price = percent_text(runner_up.objective_ratio - 1)
+    price = dearer_text(runner_up.objective_ratio)
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
-    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} dearer in all"
+    return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} in all"
 
 
 def memory_table(hbm: Hbm) -> Table:
@@ -122,17 +131,35 @@ def service_text(service: Service) -> str:
     return (
         f"service (means): TTFT {seconds_text(service.ttft_s)}, TPOT {seconds_text(service.tpot_s)}, "
         f"{service.tokens_per_s:.4g} tokens/s, "
-        f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds per million output tokens"
+        f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds{money_text(service)} per million output tokens"
     )
+
+
+def money_text(service: Service) -> str:
+    """` (0.72 in money)`, where the spec has a price."""
+    money = service.money_per_million_tokens
+    return "" if money is None else f" ({money:.4g} in money)"
 
 
 def proof_text(plan: Plan) -> str:
     """The proof, in a sentence, and what to expect of the numbers."""
     proof = plan.proof
+    above = f", {percent_text(proof.above)} above the proven optimum" if proof.status == "NEAR" else ""
+    near = f"near: {near_text(proof, proof.near)}\n" if proof.near else ""
     return (
-        f"proof: {proof.status} for {proof.objective}; {proof.candidates} candidates (mesh x batch), "
-        f"{proof.solved} solved, the rest bounded away\naccuracy: {plan.accuracy}"
+        f"proof: {proof.status} for {proof.objective}{above}; {proof.candidates} candidates (mesh x batch), "
+        f"{proof.solved} solved, the rest bounded away\n{near}accuracy: {plan.accuracy}"
     )
+
+
+def near_text(proof: Proof, near: Near) -> str:
+    """What a plan near an earlier one keeps and moves, and what that costs."""
+    above = f"{percent_text(proof.above)} above the optimum" if proof.above else "the optimum"
+    moved = f"up to {bytes_text(near.moved_bytes)} of weights move to a chip" if near.moved_bytes else "no weights move"
+    if not near.moved_bytes and not near.changed:
+        return f"kept the layout of {near.plan}: {above}, {moved}"
+    changed = f"; {', '.join(near.changed)} {'change' if len(near.changed) > 1 else 'changes'}" if near.changed else ""
+    return f"nearest to the layout of {near.plan} within {percent_text(near.within)}: {above}, {moved}{changed}"
 
 
 def plain_table(*columns: str, numeric: Iterable[int] = ()) -> Table:

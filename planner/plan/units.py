@@ -1,5 +1,7 @@
 """Numbers as people read them: three significant digits with a unit."""
 
+from planner.problem.problem import NS, UNIT_BYTES, LimitName
+
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
@@ -29,3 +31,18 @@ def bytes_text(size: float) -> str:
 def percent_text(fraction: float) -> str:
     """A share or a change: `24.5 %`."""
     return f"{digits(round(fraction * 100, 4))} %"
+
+
+def dearer_text(ratio: float) -> str:
+    """An objective against another: `3.39 % dearer`, or `0.4 % cheaper` below it."""
+    return f"{percent_text(abs(ratio - 1))} {'cheaper' if ratio < 1 else 'dearer'}"
+
+
+def in_base_unit(limit: LimitName, value: int) -> float:
+    """A limited quantity of a problem in bytes per chip, or in seconds."""
+    return float(value * UNIT_BYTES) if limit == "hbm" else value / NS
+
+
+def limit_text(limit: LimitName, value: int) -> str:
+    """A limited quantity of a problem: `14.7 GB`, `20 ms`."""
+    return (bytes_text if limit == "hbm" else seconds_text)(in_base_unit(limit, value))

@@ -15,7 +15,7 @@ from planner.problem.pins import allowed_by
 from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
-from planner.problem.tables import Load, mesh_table
+from planner.problem.tables import Load, Pricer
 from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
@@ -23,30 +23,35 @@ SMALLEST_BUCKET = 16
 
 @dataclass(frozen=True)
 class Built:
-    """A problem and what it was priced from, in the order of the problem's meshes."""
+    """A problem, and the machines that it is priced from; each of its tables knows its own `source`."""
 
     problem: Problem
     machines: tuple[Machine, ...]
-    load: Load
 
 
-def build(spec: Spec) -> Built:
-    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet."""
+def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
+    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet.
+
+    `batches` are priced instead of those that the spec allows.
+    """
     refuse_unpackaged(spec)
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
-    load = load_of(spec, slices)
+    loads = {each: load_of(spec, each, batches) for each in slices}
     machines = tuple(
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
         for mesh in meshes(slice_)
     )
-    tables = tuple(mesh_table(machine, load, allowed_by(spec.pins, pieces_of(machine.mesh))) for machine in machines)
-    problem = Problem(
-        tables, load.batches, spec.workload.output_tokens.mean, spec.objective, limits_of(spec, machine_chip)
+    rendered = spec.serving.strategies == "rendered"
+    pricers = (
+        Pricer(each, loads[each.slice], allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines
     )
-    return Built(problem, machines, load)
+    tables = tuple(table for pricer in pricers for table in pricer.tables())
+    output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
+    problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip))
+    return Built(problem, machines)
 
 
 def refuse_unpackaged(spec: Spec) -> None:
@@ -77,8 +82,8 @@ def pieces_of(mesh: Mesh) -> Mapping[str, Axes]:
     return found
 
 
-def batches_of(spec: Spec) -> tuple[int, ...]:
-    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, and the concurrency itself.
+def batches_of(spec: Spec, earlier: int | None = None) -> tuple[int, ...]:
+    """Batches that may be chosen: 2^i and 3*2^i up to the concurrency, the concurrency itself, and an earlier plan's.
 
     Latency is asked for under the whole concurrency, so there only that.
     """
@@ -87,17 +92,34 @@ def batches_of(spec: Spec) -> tuple[int, ...]:
         return (int(str(pinned)),)
     if spec.objective == "latency":
         return (most,)
+    steps = {*batch_steps(most), earlier or most}
+    return tuple(sorted(batch for batch in steps if batch <= most))
+
+
+def batch_steps(most: int) -> tuple[int, ...]:
+    """2^i and 3*2^i up to `most`, and `most` itself."""
     steps = {factor * 2**power for factor in (1, 3) for power in range(most.bit_length())}
     return tuple(sorted({batch for batch in steps if batch <= most} | {most}))
 
 
-def load_of(spec: Spec, slices: list[Slice]) -> Load:
-    """Batches and lengths that options are priced for."""
+def prompts_of(spec: Spec) -> tuple[int, ...]:
+    """How many prompts a prefill may read together: powers of two up to the concurrency; rendered packages read one."""
+    pinned, most = spec.pins.get("prefill.prompts"), spec.workload.concurrency
+    if pinned is not None:
+        return (int(str(pinned)),)
+    if spec.serving.strategies == "rendered":
+        return (1,)
+    return tuple(2**power for power in range(most.bit_length()))
+
+
+def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -> Load:
+    """Batches and lengths that options on a slice are priced for."""
     workload = spec.workload
-    buckets = prefill_buckets(spec, max(slice_.chips for slice_ in slices))
+    buckets = prefill_buckets(spec, slice_.chips)
     mean = workload.prompt_tokens.mean
     return Load(
-        batches=batches_of(spec),
+        batches=batches or batches_of(spec),
+        prompts=prompts_of(spec),
         prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
         longest=buckets[-1],
         smallest=buckets[0],
@@ -110,11 +132,12 @@ def load_of(spec: Spec, slices: list[Slice]) -> Load:
 def prefill_buckets(spec: Spec, chips: int) -> tuple[int, ...]:
     """Prompt lengths that prefill is compiled for: powers of two, and at last the whole context, rounded up.
 
-    The shortest is such that every chip can hold a reducible block of rows of it.
+    The shortest is such that every chip can hold a reducible block of rows of it, but no longer than the mean prompt:
+    on very large slices tokens are then cut over some of the axes only.
     """
     rows = TPU_SCATTER_ROWS if chip(spec.hardware.chip).kind == "tpu" else 1
     shortest = SMALLEST_BUCKET
-    while shortest < chips * rows:
+    while shortest < chips * rows and 2 * shortest <= spec.workload.prompt_tokens.mean:
         shortest *= 2
     longest = max(shortest, ceil(spec.workload.max_context / shortest) * shortest)
     powers = []

@@ -3,7 +3,7 @@
 from math import ceil
 
 from planner.problem.costs import LOGIT_BYTES
-from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, without
+from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, prompt_axes, without
 from planner.problem.sizes import Sizes
 
 NORM_BYTES = 4
@@ -38,18 +38,22 @@ def vocab_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
 def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: int, sizes: Sizes, ways: Ways) -> int:
     """The paged cache on one chip: the pages of its slots and one scratch page, for every layer."""
     heads = sizes.heads(rules, ways)
-    pages = batch // ways(rules.batch) * ceil(context / page_tokens) + 1
+    slots = batch // ways(rules.rows + rules.batch)
+    pages = slots * ceil(ceil(context / page_tokens) / ways(rules.kv_tokens)) + 1
     page = page_tokens * sizes.stored_kv_rows(heads.kv_local) * sizes.stored_head_dim * sizes.kv_bytes
     return ceil(sizes.layers * pages * page)
 
 
-def prefill_attention_bytes(stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways) -> int:
+def prefill_attention_bytes(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+) -> int:
     """What prefill holds for attention: keys and values of all layers, q and o, one layer's gathered weights."""
     heads = sizes.heads(stored, ways)
     q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
-    kept = sizes.layers * tokens * sizes.stored_kv_rows(kv_heads) * sizes.stored_head_dim * sizes.kv_bytes
-    rows = tokens / ways(without(rules.tokens, rules.q_heads))
-    live = 2 * rows * (q_heads + kv_heads) * sizes.head_dim * sizes.activation_bytes
+    own, whole = without(rules.tokens, rules.q_heads), prompts * tokens
+    held = whole / ways(prompt_axes(own, prompts, ways))
+    kept = sizes.layers * held * sizes.stored_kv_rows(kv_heads) * sizes.stored_head_dim * sizes.kv_bytes
+    live = 2 * whole / ways(own) * (q_heads + kv_heads) * sizes.head_dim * sizes.activation_bytes
     gathered = 0.0
     if without(stored.q_heads + stored.d_model, rules.q_heads + rules.d_model):
         width = sizes.d_model / ways(rules.d_model)
@@ -57,11 +61,13 @@ def prefill_attention_bytes(stored: GenerateRules, rules: PrefillRules, tokens: 
     return ceil(kept + live + gathered)
 
 
-def prefill_mlp_bytes(stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways) -> int:
+def prefill_mlp_bytes(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+) -> int:
     """What prefill holds for the MLP: gate, up and hidden rows, one layer's gathered weights, the residual stream."""
     d_ff = sizes.padded_d_ff(ways(stored.d_ff)) / ways(rules.d_ff)
     width = sizes.d_model / ways(rules.d_model)
-    rows = tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
+    rows = prompts * tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
     live = rows * (3 * d_ff + PREFILL_LIVE_RESIDUALS * width) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.d_ff + stored.d_model, rules.d_ff + rules.d_model):
@@ -69,11 +75,12 @@ def prefill_mlp_bytes(stored: GenerateRules, rules: PrefillRules, tokens: int, s
     return ceil(live + gathered)
 
 
-def prefill_vocab_bytes(tokens: int, sizes: Sizes) -> int:
-    """The looked-up prompt before it is cut: every chip holds all its rows for a moment."""
-    return ceil(tokens * sizes.d_model * sizes.activation_bytes)
+def prefill_vocab_bytes(tokens: int, sizes: Sizes, prompts: int = 1) -> int:
+    """The looked-up prompts before they are cut: every chip holds all their rows for a moment."""
+    return ceil(prompts * tokens * sizes.d_model * sizes.activation_bytes)
 
 
 def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> int:
     """Float32 logits of one generate step on one chip."""
-    return ceil(batch * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)
+    rows = batch / ways(without(rules.rows, rules.vocab))
+    return ceil(rows * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)

@@ -34,12 +34,9 @@ def stationary(d_model: Axes, width: Axes) -> str:
 
 
 def kv_cache_label(rules: GenerateRules) -> str:
-    """How the KV cache is cut: heads, batch, heads_x_batch, or replicated."""
-    if rules.kv_heads and rules.batch:
-        return "heads_x_batch"
-    if rules.batch:
-        return "batch"
-    return "heads" if rules.kv_heads else REPLICATED
+    """How the KV cache is cut: by heads, batch, tokens, any of them together (heads_x_batch), or replicated."""
+    cuts = {"heads": rules.kv_heads, "batch": rules.rows + rules.batch, "tokens": rules.kv_tokens}
+    return "_x_".join(name for name, axes in cuts.items() if axes) or REPLICATED
 
 
 def prefill_label(stored_d: Axes, stored_width: Axes, d_model: Axes, width: Axes, tokens: Axes) -> str:
@@ -80,15 +77,17 @@ def described(label: str, **axes: Axes) -> str:
 def generate_strategy(rules: GenerateRules) -> dict[str, str]:
     """The strategy of each part in generate, in words."""
     return {
-        "attention": described(attention_label(rules), d_model=rules.d_model, q_heads=rules.q_heads),
+        "attention": described(attention_label(rules), rows=rules.rows, d_model=rules.d_model, q_heads=rules.q_heads),
         "kv_cache": described(
             kv_cache_label(rules),
             kv_heads=rules.kv_heads,
+            rows=rules.rows,
             batch=scattered_batch(rules),
             batch_by_all_to_all=exchanged_batch(rules),
+            tokens=rules.kv_tokens,
             copies=copied_kv(rules),
         ),
-        "mlp": described(mlp_label(rules), d_model=rules.d_model, d_ff=rules.d_ff),
+        "mlp": described(mlp_label(rules), rows=rules.rows, d_model=rules.d_model, d_ff=rules.d_ff),
         "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
     }
 

@@ -1,14 +1,16 @@
 """The strategy space: what each mesh axis may do in each block, and the rule tables that follow.
 
-A block (attention, MLP) takes one role per mesh axis for generate, which is also how its weights are stored, and one
-mode for prefill: compute on the axis as generate does, shard tokens and gather activations around the block
-(sequence parallel), or shard tokens and gather the weights. Blocks meet only in the residual stream, so a choice is
-legal when their residual layouts agree.
+A block takes one role per mesh axis for generate, which is also how its weights are stored, and one mode for prefill:
+compute on the axis as generate does, shard tokens and gather activations around the block (sequence parallel), or
+shard tokens and gather the weights. Blocks meet only in the residual stream, so a choice is legal when their residual
+layouts agree.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import product
+from typing import Literal
 
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 
@@ -17,12 +19,18 @@ class Role(StrEnum):
     """What a mesh axis cuts in generate (and in the stored weights of the block)."""
 
     NONE = "none"
+    DATA = "data"
     D_MODEL = "d_model"
     D_MODEL_BATCH = "d_model_batch"
     KV_HEADS = "kv_heads"
     COPIED_KV = "copied_kv"
     HEADS_BATCH = "heads_batch"
+    HEADS_TOKENS = "heads_tokens"
     D_FF = "d_ff"
+    D_FF_ROWS = "d_ff_rows"
+    VOCAB = "vocab"
+    VOCAB_D_MODEL = "vocab_d_model"
+    VOCAB_ROWS = "vocab_rows"
 
 
 class Mode(StrEnum):
@@ -33,6 +41,10 @@ class Mode(StrEnum):
     GATHERED = "gathered"
 
 
+Stream = Literal["whole", "d_model", "batch"]
+"""What a mesh axis cuts in the residual stream of generate."""
+
+
 class Residual(StrEnum):
     """What a mesh axis cuts in the residual stream: of generate, then of prefill."""
 
@@ -40,12 +52,35 @@ class Residual(StrEnum):
     TOKENS = "whole/tokens"
     D_MODEL = "d_model"
     D_MODEL_TOKENS = "d_model/tokens"
+    BATCH = "batch"
+    BATCH_TOKENS = "batch/tokens"
+
+    @property
+    def stream(self) -> Stream:
+        """The part of generate."""
+        return _STREAMS[self.value.partition("/")[0]]
+
+    @property
+    def cuts_tokens(self) -> bool:
+        """The part of prefill."""
+        return self.value.endswith("/tokens")
 
 
-HEAD_ROLES = (Role.KV_HEADS, Role.COPIED_KV, Role.HEADS_BATCH)
-D_ROLES = (Role.D_MODEL, Role.D_MODEL_BATCH)
-ATTENTION_ROLES = (Role.NONE, *D_ROLES, *HEAD_ROLES)
-MLP_ROLES = (Role.NONE, Role.D_MODEL, Role.D_FF)
+_STREAMS: Mapping[str, Stream] = {"whole": "whole", "d_model": "d_model", "batch": "batch"}
+
+HEAD_ROLES = (Role.KV_HEADS, Role.COPIED_KV, Role.HEADS_BATCH, Role.HEADS_TOKENS)
+WEIGHT_D_ROLES = (Role.D_MODEL, Role.D_MODEL_BATCH)
+D_ROLES = (*WEIGHT_D_ROLES, Role.VOCAB_D_MODEL)
+FF_ROLES = (Role.D_FF, Role.D_FF_ROWS)
+VOCAB_CUTS = (Role.VOCAB, Role.VOCAB_D_MODEL, Role.VOCAB_ROWS)
+ROW_ROLES = (Role.DATA, Role.D_FF_ROWS, Role.VOCAB_ROWS)
+ROLES: Mapping[str, tuple[Role, ...]] = {
+    "attention": (Role.NONE, Role.DATA, *WEIGHT_D_ROLES, *HEAD_ROLES),
+    "mlp": (Role.NONE, Role.DATA, Role.D_MODEL, *FF_ROLES),
+    "vocab": (Role.NONE, Role.DATA, Role.D_MODEL, *VOCAB_CUTS),
+}
+UNRENDERED_ROLES = (Role.DATA, Role.HEADS_TOKENS, Role.D_FF_ROWS, Role.VOCAB_ROWS)
+"""Roles that no package is rendered for yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +96,36 @@ class Option:
         return tuple(residual(role, mode) for role, mode in zip(self.roles, self.modes, strict=True))
 
 
+def stream(role: Role) -> Stream:
+    """What a role needs of its axis in the residual stream of generate."""
+    if role in D_ROLES:
+        return "d_model"
+    return "batch" if role in ROW_ROLES else "whole"
+
+
 def residual(role: Role, mode: Mode) -> Residual:
     """The residual layout that a role and a mode need on their axis."""
-    tokens = mode is not Mode.SAME
-    if role in D_ROLES:
-        return Residual.D_MODEL_TOKENS if tokens else Residual.D_MODEL
-    return Residual.TOKENS if tokens else Residual.WHOLE
+    return Residual(stream(role) if mode is Mode.SAME else f"{stream(role)}/tokens")
+
+
+_STORED: Mapping[Role, Role] = {
+    Role.DATA: Role.NONE,
+    Role.D_MODEL_BATCH: Role.D_MODEL,
+    Role.HEADS_BATCH: Role.COPIED_KV,
+    Role.HEADS_TOKENS: Role.COPIED_KV,
+    Role.D_FF_ROWS: Role.D_FF,
+    Role.VOCAB_ROWS: Role.VOCAB,
+}
+
+
+def stored_as(role: Role) -> Role:
+    """The role that stands for all that store weights alike: prefill cannot tell them apart."""
+    return _STORED.get(role, role)
 
 
 def modes_of(role: Role) -> tuple[Mode, ...]:
-    """The prefill modes a role allows; an axis that cuts d_model has no sequence-parallel form."""
-    if role in HEAD_ROLES or role is Role.D_FF:
+    """The prefill modes a role allows; only an axis that cuts heads or d_ff has a sequence-parallel form."""
+    if role in HEAD_ROLES or role in FF_ROLES:
         return (Mode.SAME, Mode.SEQUENCE, Mode.GATHERED)
     return (Mode.SAME, Mode.GATHERED)
 
@@ -96,10 +150,12 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
     """The attention part of both tables."""
     roles = option.roles
     generate = GenerateRules(
+        rows=axes_with(names, roles, Role.DATA),
         batch=axes_with(names, roles, Role.D_MODEL_BATCH, Role.HEADS_BATCH),
         d_model=d_model_axes(names, option),
         q_heads=axes_with(names, roles, *HEAD_ROLES),
         kv_heads=axes_with(names, roles, Role.KV_HEADS),
+        kv_tokens=axes_with(names, roles, Role.HEADS_TOKENS),
     )
     tokens, kept = token_axes(names, option)
     ordered = tuple(n for n in tokens if n not in generate.q_heads or n not in kept)
@@ -114,7 +170,12 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
 
 def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The MLP part of both tables."""
-    generate = GenerateRules(d_model=d_model_axes(names, option), d_ff=axes_with(names, option.roles, Role.D_FF))
+    roles = option.roles
+    generate = GenerateRules(
+        rows=axes_in_mesh_order(names, roles, ROW_ROLES),
+        d_model=d_model_axes(names, option),
+        d_ff=axes_in_mesh_order(names, roles, FF_ROLES),
+    )
     tokens, kept = token_axes(names, option)
     prefill = PrefillRules(
         tokens=tokens,
@@ -122,6 +183,11 @@ def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]
         d_ff=tuple(n for n in generate.d_ff if n in kept),
     )
     return generate, prefill
+
+
+def axes_in_mesh_order(names: Axes, roles: tuple[Role, ...], wanted: tuple[Role, ...]) -> Axes:
+    """The mesh axes whose role is one of `wanted`, in the order of the mesh."""
+    return tuple(name for name, role in zip(names, roles, strict=True) if role in wanted)
 
 
 def d_model_axes(names: Axes, option: Option) -> Axes:
@@ -136,3 +202,21 @@ def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
     tokens = tuple(name for name, mode in pairs if mode is not Mode.SAME)
     kept = tuple(name for name, mode in pairs if mode is not Mode.GATHERED)
     return tokens, kept
+
+
+def vocab_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
+    """The tables that the vocabulary block sees: its own axes and the residual stream's; its weights stay in place."""
+    roles = option.roles
+    vocab = axes_in_mesh_order(names, roles, VOCAB_CUTS)
+    stored = GenerateRules(
+        rows=axes_in_mesh_order(names, roles, ROW_ROLES), d_model=d_model_axes(names, option), vocab=vocab
+    )
+    tokens, kept = token_axes(names, option)
+    return stored, PrefillRules(tokens=tokens, d_model=tuple(n for n in stored.d_model if n in kept), vocab=vocab)
+
+
+RULES: Mapping[str, Callable[[Axes, Option], tuple[GenerateRules, PrefillRules]]] = {
+    "attention": attention_rules,
+    "mlp": mlp_rules,
+    "vocab": vocab_rules,
+}

@@ -1,62 +1,75 @@
 """Pins as filters: which options of a block agree with what the user insists on."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from planner.problem import labels
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
-from planner.problem.tables import Allowed
 
 PinValue = int | str | Sequence[str]
 
+# `generate.batch` is not among them: as a pin it is the number of sequences, not the axes that cut them.
 BLOCK_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "attention": {
-        "generate": ("d_model", "q_heads", "kv_heads", "batch"),
+        "generate": ("rows", "d_model", "q_heads", "kv_heads", "kv_tokens"),
         "prefill": ("tokens", "d_model", "q_heads", "kv_heads"),
     },
-    "mlp": {"generate": ("d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
-    "vocab": {"generate": ("d_model", "vocab"), "prefill": ("tokens", "d_model", "vocab")},
+    "mlp": {"generate": ("rows", "d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
+    "vocab": {"generate": ("rows", "d_model", "vocab"), "prefill": ("tokens", "d_model", "vocab")},
 }
 
 
-def allowed_by(pins: Mapping[str, PinValue], torus_axes: Mapping[str, Axes]) -> dict[str, Allowed]:
-    """For each block, whether its rules agree with every pin.
+@dataclass(frozen=True)
+class Allowed:
+    """What the pins leave of one block: per phase, the axes that a logical axis must have, and the labels."""
 
-    `torus_axes` are the mesh axes that each torus axis is cut into.
-    """
+    axes: Mapping[tuple[str, str], frozenset[str]]
+    labels: Mapping[str, PinValue]
+    block: str
+
+    def generate(self, stored: GenerateRules) -> bool:
+        """Whether a generate table agrees with every pin."""
+        return self.agrees("generate", stored, generate_labels(self.block, stored))
+
+    def prefill(self, stored: GenerateRules, rules: PrefillRules) -> bool:
+        """Whether a prefill table agrees with every pin, over weights that are stored so."""
+        return self.agrees("prefill", rules, prefill_labels(self.block, stored, rules))
+
+    def agrees(self, phase: str, table: GenerateRules | PrefillRules, own: Mapping[str, str]) -> bool:
+        """Whether the table of a phase has the pinned axes and labels."""
+        axes = (frozenset(getattr(table, name)) == wanted for (of, name), wanted in self.axes.items() if of == phase)
+        return all(axes) and all(self.labels.get(name, label) == label for name, label in own.items())
+
+
+def allowed_by(pins: Mapping[str, PinValue], torus_axes: Mapping[str, Axes]) -> dict[str, Allowed]:
+    """For each block, what its pins allow. `torus_axes` are the mesh axes that each torus axis is cut into."""
     return {block: block_filter(block, pins, torus_axes) for block in BLOCK_FIELDS}
 
 
 def block_filter(block: str, pins: Mapping[str, PinValue], torus_axes: Mapping[str, Axes]) -> Allowed:
-    """The filter of one block."""
+    """What the pins allow of one block."""
     axes = {
         (phase, field): frozenset(expanded(pins[f"{phase}.{field}"], torus_axes))
         for phase, fields in BLOCK_FIELDS[block].items()
         for field in fields
         if f"{phase}.{field}" in pins
     }
-
-    def allowed(generate: GenerateRules, prefill: PrefillRules) -> bool:
-        tables = {"generate": generate, "prefill": prefill}
-        agreed = all(frozenset(getattr(tables[phase], field)) == wanted for (phase, field), wanted in axes.items())
-        return agreed and all(pins.get(name, own) == own for name, own in labels_of(block, generate, prefill).items())
-
-    return allowed
+    return Allowed(axes, pins, block)
 
 
-def labels_of(block: str, generate: GenerateRules, prefill: PrefillRules) -> dict[str, str]:
-    """The labels that can be pinned, of one block's rules."""
+def generate_labels(block: str, stored: GenerateRules) -> dict[str, str]:
+    """The labels of a block's generate table that can be pinned."""
     if block == "attention":
-        return {
-            "generate.attention": labels.attention_label(generate),
-            "generate.kv_cache": labels.kv_cache_label(generate),
-            "prefill.attention": labels.prefill_attention_label(generate, prefill),
-        }
-    if block == "mlp":
-        return {
-            "generate.mlp": labels.mlp_label(generate),
-            "prefill.mlp": labels.prefill_mlp_label(generate, prefill),
-        }
-    return {}
+        attention, cache = labels.attention_label(stored), labels.kv_cache_label(stored)
+        return {"generate.attention": attention, "generate.kv_cache": cache}
+    return {"generate.mlp": labels.mlp_label(stored)} if block == "mlp" else {}
+
+
+def prefill_labels(block: str, stored: GenerateRules, rules: PrefillRules) -> dict[str, str]:
+    """The labels of a block's prefill table that can be pinned."""
+    if block == "attention":
+        return {"prefill.attention": labels.prefill_attention_label(stored, rules)}
+    return {"prefill.mlp": labels.prefill_mlp_label(stored, rules)} if block == "mlp" else {}
 
 
 def expanded(value: PinValue, torus_axes: Mapping[str, Axes]) -> Axes:

@@ -19,6 +19,7 @@ from planner.problem.rules import (
     Ways,
     common,
     exchanged_batch,
+    prompt_axes,
     scattered_batch,
     without,
 )
@@ -28,6 +29,7 @@ CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_a
 
 FLOAT32 = 4
 CANDIDATE_BYTES = 8
+TOKEN_BYTES = 4
 ONE_GATHER_CHIPS = 16
 
 
@@ -114,6 +116,7 @@ def hidden(phase: str, rules: GenerateRules | PrefillRules, rows: int, program: 
 def generate_attention(rules: GenerateRules, batch: int, program: Program) -> Iterator[Collective]:
     """Collectives of attention in one generate step of `batch` sequences."""
     sizes, ways, layers = program.sizes, program.ways, program.sizes.layers
+    batch //= ways(rules.rows)
     heads = sizes.heads(rules, ways)
     scattered, exchanged = scattered_batch(rules), exchanged_batch(rules)
     rest = without(rules.d_model, scattered)
@@ -128,9 +131,29 @@ def generate_attention(rules: GenerateRules, batch: int, program: Program) -> It
         yield from row_reduction("generate.attention.qkv", scattered, rest, batch, q_bytes + kv_bytes, layers, program)
     rows = batch // ways(scattered)
     yield from all_to_all("generate.attention.q_to_batch", exchanged, rows * q_bytes, layers, ways)
+    yield from token_merge(rules, rows, program)
     yield from all_to_all("generate.attention.o_to_heads", exchanged, rows * q_bytes, layers, ways)
     yield from gathers("generate.attention.o_rows", scattered, batch * q_bytes, layers, ways)
     yield from all_reduce("generate.attention.out", rules.q_heads, residual_bytes(batch, rules, program), layers, ways)
+
+
+def token_merge(rules: GenerateRules, rows: int, program: Program) -> Iterator[Collective]:
+    """Attention over a cache whose tokens are cut: queries to every part, then the merge of the partial softmaxes.
+
+    Each part has its largest score m, sum of exponents l and output o. The largest m is found first, then l and o are
+    scaled to it and summed, in float32, each chip keeping its own heads where enough of them are left to scatter.
+    """
+    sizes, ways, layers, axes = program.sizes, program.ways, program.sizes.layers, rules.kv_tokens
+    heads = sizes.heads(rules, ways).q_local
+    whole = rows * heads * ways(axes)
+    yield from gathers(
+        "generate.attention.q_to_tokens", axes, whole * sizes.head_dim * sizes.activation_bytes, layers, ways
+    )
+    yield from all_reduce("generate.attention.softmax", axes, whole * FLOAT32, layers, ways)
+    head_bytes = rows * (sizes.head_dim + 1) * FLOAT32
+    yield from row_reduction(
+        "generate.attention.o_from_tokens", axes, (), heads * ways(axes), head_bytes, layers, program
+    )
 
 
 def residual_bytes(rows: int, rules: GenerateRules | PrefillRules, program: Program) -> float:
@@ -141,38 +164,47 @@ def residual_bytes(rows: int, rules: GenerateRules | PrefillRules, program: Prog
 def generate_mlp(rules: GenerateRules, batch: int, program: Program) -> Iterator[Collective]:
     """Collectives of the MLP in one generate step."""
     layers, ways = program.sizes.layers, program.ways
-    yield from all_reduce("generate.mlp.norm", rules.d_model, batch * FLOAT32, layers, ways)
-    yield from hidden("generate", rules, batch, program)
-    yield from all_reduce("generate.mlp.out", rules.d_ff, residual_bytes(batch, rules, program), layers, ways)
+    over = common(rules.rows, rules.d_ff)
+    own = batch // ways(rules.rows)
+    rows = own * ways(over)
+    yield from all_reduce("generate.mlp.norm", rules.d_model, own * FLOAT32, layers, ways)
+    yield from gathers("generate.mlp.rows", over, residual_bytes(rows, rules, program), layers, ways)
+    yield from hidden("generate", rules, rows, program)
+    rest, row_bytes = without(rules.d_ff, over), residual_bytes(1, rules, program)
+    yield from row_reduction("generate.mlp.out", over, rest, rows, row_bytes, layers, program)
 
 
 def generate_vocab(rules: GenerateRules, batch: int, program: Program) -> Iterator[Collective]:
     """Collectives of the embedding look-up, the logits and sampling in one generate step."""
     sizes, ways = program.sizes, program.ways
-    whole_bytes = batch * sizes.d_model * sizes.activation_bytes
-    yield from all_reduce("generate.embedding.lookup", rules.vocab, whole_bytes, 1, ways)
-    yield from logits("generate", rules, batch, program)
+    over = common(rules.rows, rules.vocab)
+    own = batch // ways(rules.rows)
+    rows, row_bytes = own * ways(over), sizes.d_model * sizes.activation_bytes
+    rest = without(rules.vocab, over)
+    yield from row_reduction("generate.embedding.lookup", over, rest, rows, row_bytes, 1, program)
+    yield from all_reduce("generate.logits.norm", rules.d_model, own * FLOAT32, 1, ways)
+    yield from gathers("generate.logits.residual", rules.d_model, own * row_bytes, 1, ways)
+    yield from gathers("generate.logits.rows", over, rows * row_bytes, 1, ways)
+    yield from candidates("generate", rules.vocab, rows, program)
+    yield from gathers("generate.sampling.tokens", without(rules.rows, over), batch * TOKEN_BYTES, 1, ways)
 
 
-def logits(phase: str, rules: GenerateRules | PrefillRules, rows: int, program: Program) -> Iterator[Collective]:
-    """Final norm, whole rows of the residual for the head, and the merge of each shard's best candidates."""
+def candidates(phase: str, vocab: Axes, rows: int, program: Program) -> Iterator[Collective]:
+    """The best candidates of every part of the vocabulary, brought together: in one gather while chips are few."""
     sizes, ways = program.sizes, program.ways
-    yield from all_reduce(f"{phase}.logits.norm", rules.d_model, rows * FLOAT32, 1, ways)
-    whole_bytes = rows * sizes.d_model * sizes.activation_bytes
-    yield from gathers(f"{phase}.logits.residual", rules.d_model, whole_bytes, 1, ways)
-    offered = min(CANDIDATES, sizes.padded_vocab(ways(rules.vocab)) // ways(rules.vocab))
-    candidates = ways(rules.vocab) * rows * offered * CANDIDATE_BYTES
-    if ways(rules.vocab) > ONE_GATHER_CHIPS:
-        yield from gathers(f"{phase}.sampling.candidates", rules.vocab, candidates, 1, ways)
-    elif ways(rules.vocab) > 1:
-        axes = tuple(axis for axis in rules.vocab if ways((axis,)) > 1)
-        yield Collective(f"{phase}.sampling.candidates", "all_gather", axes, candidates, 1)
+    offered = min(CANDIDATES, sizes.padded_vocab(ways(vocab)) // ways(vocab))
+    gathered = ways(vocab) * rows * offered * CANDIDATE_BYTES
+    if ways(vocab) > ONE_GATHER_CHIPS:
+        yield from gathers(f"{phase}.sampling.candidates", vocab, gathered, 1, ways)
+    elif ways(vocab) > 1:
+        axes = tuple(axis for axis in vocab if ways((axis,)) > 1)
+        yield Collective(f"{phase}.sampling.candidates", "all_gather", axes, gathered, 1)
 
 
 def prefill_attention(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program
+    stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program, prompts: int = 1
 ) -> Iterator[Collective]:
-    """Collectives of attention in the prefill of one prompt of `tokens`."""
+    """Collectives of attention in the prefill of `prompts` of `tokens` each."""
     sizes, ways, layers = program.sizes, program.ways, program.sizes.layers
     sequence = common(rules.tokens, rules.q_heads)
     own = without(rules.tokens, sequence)
@@ -180,14 +212,16 @@ def prefill_attention(
     q_heads = heads.q_padded // ways(rules.q_heads)
     kv_heads = heads.kv_padded // ways(rules.kv_heads)
     head_bytes = sizes.head_dim * sizes.activation_bytes
-    rows = tokens // ways(own)
-    yield from all_reduce("prefill.attention.norm", rules.d_model, tokens // ways(rules.tokens) * FLOAT32, layers, ways)
+    whole, apart = prompts * tokens, prompt_axes(own, prompts, ways)
+    rows = whole // ways(own)
+    yield from all_reduce("prefill.attention.norm", rules.d_model, whole // ways(rules.tokens) * FLOAT32, layers, ways)
     yield from gathers("prefill.attention.tokens", sequence, residual_bytes(rows, rules, program), layers, ways)
     yield from attention_weights(stored, rules, q_heads, kv_heads, program)
     yield from row_reduction("prefill.attention.q", rules.d_model, (), rows, q_heads * head_bytes, layers, program)
     kv_bytes = 2 * kv_heads * head_bytes
     yield from all_reduce("prefill.attention.kv", rules.d_model, rows * kv_bytes, layers, ways)
-    yield from gathers("prefill.attention.kv_tokens", own, tokens * kv_bytes, layers, ways)
+    kv_tokens = whole // ways(apart)
+    yield from gathers("prefill.attention.kv_tokens", without(own, apart), kv_tokens * kv_bytes, layers, ways)
     yield from gathers("prefill.attention.o_tokens", rules.d_model, rows * q_heads * head_bytes, layers, ways)
     out_bytes = residual_bytes(1, rules, program)
     rest = without(rules.q_heads, sequence)
@@ -216,12 +250,15 @@ def scale_gathers(address: str, axes: Axes, scales: float, program: Program) -> 
         yield from gathers(address, axes, scale_bytes, program.sizes.layers, program.ways)
 
 
-def prefill_mlp(stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program) -> Iterator[Collective]:
-    """Collectives of the MLP in the prefill of one prompt."""
+def prefill_mlp(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program, prompts: int = 1
+) -> Iterator[Collective]:
+    """Collectives of the MLP in the prefill of `prompts` of `tokens` each."""
     ways, layers = program.ways, program.sizes.layers
     sequence = common(rules.tokens, rules.d_ff)
-    rows = tokens // ways(without(rules.tokens, sequence))
-    yield from all_reduce("prefill.mlp.norm", rules.d_model, tokens // ways(rules.tokens) * FLOAT32, layers, ways)
+    whole = prompts * tokens
+    rows = whole // ways(without(rules.tokens, sequence))
+    yield from all_reduce("prefill.mlp.norm", rules.d_model, whole // ways(rules.tokens) * FLOAT32, layers, ways)
     yield from gathers("prefill.mlp.tokens", sequence, residual_bytes(rows, rules, program), layers, ways)
     yield from mlp_weights(stored, rules, program)
     yield from hidden("prefill", rules, rows, program)
@@ -245,18 +282,20 @@ def mlp_weights(stored: GenerateRules, rules: PrefillRules, program: Program) ->
         yield from scale_gathers(f"prefill.mlp.gather_{name}_scale", scale_axes, scales, program)
 
 
-def prefill_vocab(rules: PrefillRules, tokens: int, program: Program) -> Iterator[Collective]:
-    """Collectives of the embedding look-up of a prompt, and of the logits of its last token."""
+def prefill_vocab(rules: PrefillRules, tokens: int, program: Program, prompts: int = 1) -> Iterator[Collective]:
+    """Collectives of the embedding look-up of `prompts` of `tokens` each, and of the logits of their last tokens."""
     sizes, ways = program.sizes, program.ways
-    rows, row_bytes = tokens, sizes.d_model * sizes.activation_bytes
+    rows, row_bytes = prompts * tokens, sizes.d_model * sizes.activation_bytes
     for axis in rules.tokens:
         if axis in rules.vocab:
             yield from row_reduction("prefill.embedding.lookup", (axis,), (), rows, row_bytes, 1, program)
         rows //= ways((axis,))
     rest = without(rules.vocab, rules.tokens)
     yield from all_reduce("prefill.embedding.lookup", rest, rows * row_bytes, 1, ways)
-    yield from all_reduce("prefill.logits.last", rules.tokens, residual_bytes(1, rules, program), 1, ways)
-    yield from logits("prefill", rules, 1, program)
+    yield from all_reduce("prefill.logits.last", rules.tokens, residual_bytes(prompts, rules, program), 1, ways)
+    yield from all_reduce("prefill.logits.norm", rules.d_model, prompts * FLOAT32, 1, ways)
+    yield from gathers("prefill.logits.residual", rules.d_model, prompts * row_bytes, 1, ways)
+    yield from candidates("prefill", rules.vocab, prompts, program)
 
 
 def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Collective]:
@@ -266,11 +305,11 @@ def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Co
     return [*first, *attention, *mlp, *last]
 
 
-def prefill_step(rules: Rules, tokens: int, program: Program) -> list[Collective]:
-    """Collectives of the prefill of one prompt of `tokens`, in the order of the step."""
-    first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program))
-    attention = prefill_attention(rules.generate, rules.prefill, tokens, program)
-    return [*first, *attention, *prefill_mlp(rules.generate, rules.prefill, tokens, program), *last]
+def prefill_step(rules: Rules, tokens: int, program: Program, prompts: int = 1) -> list[Collective]:
+    """Collectives of the prefill of `prompts` of `tokens` each, in the order of the step."""
+    first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program, prompts))
+    attention = prefill_attention(rules.generate, rules.prefill, tokens, program, prompts)
+    return [*first, *attention, *prefill_mlp(rules.generate, rules.prefill, tokens, program, prompts), *last]
 
 
 def split_vocab(found: Iterable[Collective]) -> tuple[list[Collective], list[Collective]]:

@@ -13,12 +13,18 @@ Axes = tuple[str, ...]
 
 
 class GenerateRules(NamedTuple):
-    """Mesh axes of each logical axis in generate, major to minor; empty means replicated."""
+    """Mesh axes of each logical axis in generate, major to minor; empty means replicated.
 
+    `rows` cuts the sequences of the residual stream, `batch` those of the KV cache further, `kv_tokens` each
+    sequence's cached tokens.
+    """
+
+    rows: Axes = ()
     batch: Axes = ()
     d_model: Axes = ()
     q_heads: Axes = ()
     kv_heads: Axes = ()
+    kv_tokens: Axes = ()
     d_ff: Axes = ()
     vocab: Axes = ()
 
@@ -109,4 +115,13 @@ def exchanged_batch(rules: GenerateRules) -> Axes:
 
 def copied_kv(rules: GenerateRules) -> Axes:
     """Query-head axes over which the KV cache is replicated."""
-    return without(without(rules.q_heads, rules.kv_heads), rules.batch)
+    return without(without(rules.q_heads, rules.kv_heads), rules.batch + rules.kv_tokens)
+
+
+def prompt_axes(axes: Axes, prompts: int, ways: Ways) -> Axes:
+    """The leading token axes that cut whole prompts: as many as divide the prompts read together."""
+    for index, axis in enumerate(axes):
+        if prompts % ways((axis,)):
+            return axes[:index]
+        prompts //= ways((axis,))
+    return axes

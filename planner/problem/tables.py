@@ -1,30 +1,24 @@
-"""Block tables of one mesh: every legal option of attention, MLP and vocabulary, priced for every batch."""
+"""Block tables of one mesh: every legal option of attention, MLP and vocabulary, priced when the solver asks."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import combinations, product
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from math import ceil
 
 import numpy as np
 
 from planner.problem import costs, hbm
-from planner.problem.costs import total_s
+from planner.problem.costs import seconds_of
+from planner.problem.floors import floor_of
+from planner.problem.legal import divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
 from planner.problem.machine import Machine
-from planner.problem.options import (
-    ATTENTION_ROLES,
-    MLP_ROLES,
-    Mode,
-    Option,
-    Residual,
-    attention_rules,
-    mlp_rules,
-    mode_tuples,
-    role_tuples,
-)
-from planner.problem.problem import NS, UNIT_BYTES, Block, MeshTable
-from planner.problem.rules import Axes, GenerateRules, PrefillRules, copied_kv
+from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
+from planner.problem.pins import Allowed
+from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
+from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.problem.spaces import Key, Roles, Space, residuals, space_of
 
-LANES = 128
+BLOCKS = ("attention", "mlp", "vocab")
 
 
 @dataclass(frozen=True)
@@ -32,6 +26,8 @@ class Load:
     """What a step is priced and sized for. Lengths are tokens."""
 
     batches: tuple[int, ...]
+    prompts: tuple[int, ...]
+    """Prompts that a prefill may read together."""
     prompt: int
     """Tokens of the bucket that holds the mean prompt."""
     longest: int
@@ -44,196 +40,147 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Row:
-    """One option with its prices: seconds, and bytes per chip for each batch."""
+class Pricer:
+    """The options of the blocks on one mesh, and their prices; tables that differ in `prompts` alone share one."""
 
-    option: object
-    residual: tuple[Residual, ...]
-    prefill_s: float
-    generate_s: tuple[float, ...]
-    bytes: tuple[int, ...]
-    legal: tuple[bool, ...]
+    machine: Machine
+    load: Load
+    allowed: Mapping[str, Allowed]
+    rendered: bool
+    _spaces: dict[str, Space] = field(default_factory=dict)
+    _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
+    _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
+    @cached_property
+    def names(self) -> Axes:
+        """The mesh axes' names."""
+        return tuple(axis.name for axis in self.machine.mesh)
 
-Allowed = Callable[[GenerateRules, PrefillRules], bool]
+    @cached_property
+    def axis_sizes(self) -> tuple[int, ...]:
+        """The mesh axes' sizes."""
+        return tuple(axis.size for axis in self.machine.mesh)
 
+    def tables(self) -> list[MeshTable]:
+        """One table for every number of prompts read together."""
+        return [self.table(prompts) for prompts in self.load.prompts]
 
-def mesh_table(machine: Machine, load: Load, allowed: dict[str, Allowed]) -> MeshTable:
-    """Every option of every block on one mesh. `allowed` filters the options of a block by its rules (pins)."""
-    residuals = {layout: index for index, layout in enumerate(product(Residual, repeat=len(machine.mesh)))}
-    blocks = (
-        block("attention", attention_rows(machine, load, allowed["attention"]), residuals, load),
-        block("mlp", mlp_rows(machine, load, allowed["mlp"]), residuals, load),
-        block("vocab", vocab_rows(machine, load, allowed["vocab"]), residuals, load),
-    )
-    return MeshTable(str(machine.slice), machine.slice.chips, machine.mesh, len(residuals), blocks)
+    def table(self, prompts: int) -> MeshTable:
+        """The table of prefills that read `prompts` together."""
+        machine = self.machine
+        return MeshTable(
+            str(machine.slice),
+            machine.slice.chips,
+            machine.mesh,
+            prompts,
+            residuals(len(machine.mesh)),
+            lambda hbm: floor_of(machine, self.load, prompts, hbm),
+            lambda: tuple(self.block(name, prompts) for name in BLOCKS),
+            self,
+        )
 
+    def block(self, name: str, prompts: int) -> Block:
+        """One block with its prefill prices; those of generate wait for a batch."""
+        space = self.space(name)
+        priced = [self.prefill(name, key, prompts) for key in space.keys]
+        ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+        held = units[space.key_of]
 
-def block(name: str, rows: Iterator[Row], residuals: dict[tuple[Residual, ...], int], load: Load) -> Block:
-    """Rows as integer arrays: nanoseconds and 64 KiB units, both rounded up."""
-    found = list(rows)
-    shape = (len(found), len(load.batches))
-    return Block(
-        name,
-        tuple(row.option for row in found),
-        np.array([residuals[row.residual] for row in found], dtype=np.int64),
-        np.array([ceil(row.prefill_s * NS) for row in found], dtype=np.int64),
-        np.array([[ceil(s * NS) for s in row.generate_s] for row in found], dtype=np.int64).reshape(shape),
-        np.array([[-(-b // UNIT_BYTES) for b in row.bytes] for row in found], dtype=np.int64).reshape(shape),
-        np.array([row.legal for row in found], dtype=np.bool_).reshape(shape),
-    )
+        def column(at: int) -> Column:
+            return with_held(self.column(name, at), held)
 
+        return Block(name, space, space.residual, ns[space.key_of], column)
 
-def names_of(machine: Machine) -> Axes:
-    """The mesh axes' names."""
-    return tuple(axis.name for axis in machine.mesh)
+    def space(self, name: str) -> Space:
+        """The legal options of a block that keep the pins."""
+        if name not in self._spaces:
+            roles = tuple(role for role in ROLES[name] if not (self.rendered and role in UNRENDERED_ROLES))
+            self._spaces[name] = space_of(
+                self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
+            )
+        return self._spaces[name]
 
+    def keeps_roles(self, name: str, roles: Roles) -> bool:
+        """Whether the generate side of an option is legal at some batch, and pinned so."""
+        stored = self.stored(name, roles)
+        legal = legal_d_model(stored, self.machine)
+        legal = legal and (name != "attention" or legal_heads(stored, self.machine))
+        legal = legal and (name != "mlp" or legal_d_ff(stored, self.machine))
+        legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
+        return legal and self.allowed[name].generate(stored)
 
-def axis_sizes(machine: Machine) -> tuple[int, ...]:
-    """The mesh axes' sizes."""
-    return tuple(axis.size for axis in machine.mesh)
+    def keeps_key(self, name: str, key: Key) -> bool:
+        """Whether the prefill side of an option is legal, and pinned so."""
+        stored, rules = self.rules(name, Option(*key))
+        return divides(self.load.smallest, rules, self.machine) and self.allowed[name].prefill(stored, rules)
 
+    def stored(self, name: str, roles: Roles) -> GenerateRules:
+        """The generate table of a role tuple."""
+        return self.rules(name, Option(roles, (Mode.SAME,) * len(roles)))[0]
 
-def attention_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
-    """Legal attention options: roles of each axis for generate, then modes for prefill."""
-    names = names_of(machine)
-    priced: dict[tuple[GenerateRules, PrefillRules], tuple[float, int]] = {}
-    for roles in role_tuples(axis_sizes(machine), ATTENTION_ROLES):
-        stored, _ = attention_rules(names, Option(roles, (Mode.SAME,) * len(names)))
-        if not legal_heads(stored, machine) or not legal_d_model(stored, machine):
-            continue
-        generate = GeneratePrice(machine, load, stored)
-        for modes in mode_tuples(axis_sizes(machine), roles):
-            option = Option(roles, modes)
-            stored, rules = attention_rules(names, option)
-            if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
-                continue
-            key = stored._replace(batch=()), rules
-            if key not in priced:
-                priced[key] = prefill_attention_price(stored, rules, machine, load)
-            yield generate.row(option, option.residual, *priced[key])
+    def rules(self, name: str, option: Option) -> tuple[GenerateRules, PrefillRules]:
+        """The tables of an option, made once."""
+        if (name, option) not in self._rules:
+            self._rules[name, option] = RULES[name](self.names, option)
+        return self._rules[name, option]
 
+    def column(self, name: str, at: int) -> Column:
+        """Prices of all options of a block at a batch, without what prefill holds."""
+        if (name, at) not in self._columns:
+            space, batch = self.space(name), self.load.batches[at]
+            rules = [self.stored(name, roles) for roles in space.roles]
+            legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
+            priced = [
+                self.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
+            ]
+            ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+            self._columns[name, at] = Column(ns[space.role_of], units[space.role_of], legal[space.role_of])
+        return self._columns[name, at]
 
-def prefill_attention_price(
-    stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load
-) -> tuple[float, int]:
-    """Seconds and bytes of prefill attention; how generate cuts its batch does not matter to them."""
-    parts = costs.prefill_attention_parts(stored, rules, load.prompt, machine)
-    held = hbm.prefill_attention_bytes(stored, rules, load.longest, machine.sizes, machine.ways)
-    return total_s(parts, machine), held
-
-
-def divides(tokens: int, rules: PrefillRules, machine: Machine) -> bool:
-    """Whether a prompt of `tokens` is cut evenly, by the token axes and where rows are scattered over d_model axes."""
-    return tokens % machine.ways(rules.tokens + rules.d_model) == 0
-
-
-class GeneratePrice:
-    """The generate side of attention options that share their roles: priced once, used for every prefill mode."""
-
-    def __init__(self, machine: Machine, load: Load, stored: GenerateRules) -> None:
+    def generate(self, name: str, rules: GenerateRules, batch: int) -> tuple[float, int]:
+        """Seconds of one step of a block, and the bytes per chip of its weights and what it keeps for the batch."""
+        machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
-        self.legal = tuple(batch % ways(stored.batch) == 0 for batch in load.batches)
-        self.seconds = tuple(
-            total_s(costs.generate_attention_parts(stored, batch, load.mean_context, machine), machine)
-            if legal
-            else 0.0
-            for batch, legal in zip(load.batches, self.legal, strict=True)
-        )
-        weights = hbm.attention_weights_bytes(stored, sizes, ways)
-        self.bytes = tuple(
-            weights + hbm.kv_cache_bytes(stored, batch, load.max_context, load.page_tokens, sizes, ways)
-            for batch in load.batches
-        )
+        kept: int
+        if name == "attention":
+            work = costs.generate_attention_work(rules, batch, load.mean_context, machine)
+            kept = hbm.kv_cache_bytes(rules, batch, load.max_context, load.page_tokens, sizes, ways)
+            kept += hbm.attention_weights_bytes(rules, sizes, ways)
+        elif name == "mlp":
+            work = costs.generate_mlp_work(rules, batch, machine)
+            kept = hbm.mlp_weights_bytes(rules, sizes, ways)
+        else:
+            work = costs.generate_vocab_work(rules, batch, machine)
+            kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
+        return seconds_of(work, machine), kept
 
-    def row(self, option: Option, residual: tuple[Residual, ...], prefill_s: float, held: int) -> Row:
-        """The row of one prefill mode, which takes `prefill_s` and keeps `held` bytes."""
-        kept = tuple(own + held for own in self.bytes)
-        return Row(option, residual, prefill_s, self.seconds, kept, self.legal)
-
-
-def legal_heads(rules: GenerateRules, machine: Machine) -> bool:
-    """Whether heads can be cut this way.
-
-    A KV shard holds whole heads and at most half of the shards' heads are padding; a copied KV shard holds one head, so
-    that the query heads split over its copies all read it.
-    """
-    sizes, ways = machine.sizes, machine.ways
-    heads = sizes.heads(rules, ways)
-    return heads.kv_padded < 2 * sizes.kv_heads and (not copied_kv(rules) or heads.kv_local == 1)
-
-
-def legal_d_model(rules: GenerateRules, machine: Machine) -> bool:
-    """Whether d_model divides; on a TPU each part is whole lanes, since a narrower one is padded to them anyway."""
-    ways = machine.ways(rules.d_model)
-    lanes = LANES if machine.chip.kind == "tpu" and ways > 1 else 1
-    return machine.sizes.d_model % (ways * lanes) == 0
+    def prefill(self, name: str, key: Key, prompts: int) -> tuple[float, int]:
+        """Seconds of the prefill of a block, and the bytes per chip that it holds meanwhile."""
+        machine, load = self.machine, self.load
+        sizes, ways = machine.sizes, machine.ways
+        stored, rules = self.rules(name, Option(*key))
+        if name == "attention":
+            work = costs.prefill_attention_work(stored, rules, load.prompt, machine, prompts)
+            held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, prompts)
+        elif name == "mlp":
+            work = costs.prefill_mlp_work(stored, rules, load.prompt, machine, prompts)
+            held = hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, prompts)
+        else:
+            work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
+            held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)
+        return seconds_of(work, machine), held
 
 
-def legal_d_ff(rules: GenerateRules, machine: Machine) -> bool:
-    """Whether d_ff can be cut this way without more padding than it has columns in one part."""
-    ways = machine.ways(rules.d_ff)
-    lanes = LANES if machine.chip.kind == "tpu" and ways > 1 else 1
-    return machine.sizes.d_ff >= ways * lanes
+def with_held(column: Column, held: Ints) -> Column:
+    """A column with what prefill holds added."""
+    return Column(column.generate_ns, column.hbm + held, column.legal)
 
 
-def mlp_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
-    """Legal MLP options."""
-    names, sizes, ways = names_of(machine), machine.sizes, machine.ways
-    for roles in role_tuples(axis_sizes(machine), MLP_ROLES):
-        stored, _ = mlp_rules(names, Option(roles, (Mode.SAME,) * len(names)))
-        if not legal_d_model(stored, machine) or not legal_d_ff(stored, machine):
-            continue
-        seconds = tuple(total_s(costs.generate_mlp_parts(stored, b, machine), machine) for b in load.batches)
-        weights = hbm.mlp_weights_bytes(stored, sizes, ways)
-        for modes in mode_tuples(axis_sizes(machine), roles):
-            option = Option(roles, modes)
-            stored, rules = mlp_rules(names, option)
-            if not divides(load.smallest, rules, machine) or not allowed(stored, rules):
-                continue
-            prefill_s = total_s(costs.prefill_mlp_parts(stored, rules, load.prompt, machine), machine)
-            kept = weights + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways)
-            yield same_for_all(option, option.residual, prefill_s, seconds, kept)
+def nanoseconds(seconds: Iterable[float]) -> Ints:
+    """Whole nanoseconds, rounded up."""
+    return np.array([ceil(each * NS) for each in seconds], dtype=np.int64)
 
 
-def same_for_all(
-    option: object, residual: tuple[Residual, ...], prefill_s: float, seconds: tuple[float, ...], kept: int
-) -> Row:
-    """A row that is legal, and keeps the same bytes, for every batch."""
-    return Row(option, residual, prefill_s, seconds, (kept,) * len(seconds), (True,) * len(seconds))
-
-
-def vocab_rows(machine: Machine, load: Load, allowed: Allowed) -> Iterator[Row]:
-    """Vocabulary over any subset of axes, for every residual layout that the other blocks may ask for."""
-    names, sizes, ways = names_of(machine), machine.sizes, machine.ways
-    cutting = tuple(axis.name for axis in machine.mesh if axis.size > 1)
-    subsets = [axes for size in range(len(cutting) + 1) for axes in combinations(cutting, size)]
-    priced: dict[GenerateRules, tuple[float, ...]] = {}
-    layouts = product(*(Residual if size > 1 else (Residual.WHOLE,) for size in axis_sizes(machine)))
-    for layout, vocab in product(layouts, subsets):
-        stored, rules = vocab_rules(names, layout, vocab)
-        legal = divides(load.smallest, rules, machine) and legal_d_model(stored, machine)
-        if not legal or not allowed(stored, rules):
-            continue
-        prefill_s = total_s(costs.prefill_vocab_parts(rules, load.prompt, machine), machine)
-        if stored not in priced:
-            steps = (costs.generate_vocab_parts(stored, batch, machine) for batch in load.batches)
-            priced[stored] = tuple(total_s(parts, machine) for parts in steps)
-        seconds = priced[stored]
-        weights = hbm.vocab_weights_bytes(stored, sizes, ways) + hbm.prefill_vocab_bytes(load.longest, sizes)
-        kept = tuple(weights + hbm.logits_bytes(stored, batch, sizes, ways) for batch in load.batches)
-        yield Row(vocab, layout, prefill_s, seconds, kept, (True,) * len(kept))
-
-
-def vocab_rules(names: Axes, layout: tuple[Residual, ...], vocab: Axes) -> tuple[GenerateRules, PrefillRules]:
-    """The tables that the vocabulary block sees: its own axes and the residual stream's."""
-    pairs = list(zip(names, layout, strict=True))
-    kept = tuple(n for n, r in pairs if r is Residual.D_MODEL)
-    gathered = tuple(n for n, r in pairs if r is Residual.D_MODEL_TOKENS)
-    stored = GenerateRules(d_model=kept + gathered, vocab=vocab)
-    rules = PrefillRules(
-        tokens=tuple(n for n, r in pairs if r in (Residual.TOKENS, Residual.D_MODEL_TOKENS)),
-        d_model=kept,
-        vocab=vocab,
-    )
-    return stored, rules
+def units64(sizes: Iterable[int]) -> Ints:
+    """Whole units of 64 KiB, rounded up."""
+    return np.array([-(-each // UNIT_BYTES) for each in sizes], dtype=np.int64)

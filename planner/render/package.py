@@ -9,6 +9,7 @@ from jinja2 import ChoiceLoader, Environment, FileSystemLoader, StrictUndefined
 from planner.plan.file import plan_to_yaml
 from planner.plan.schema import Plan
 from planner.render.model import RenderError
+from planner.render.refuse import refuse_unrendered
 from planner.render.shake import shake
 from planner.render.view import PackageView, package_view
 
@@ -54,6 +55,7 @@ def render_package(plan: Plan, overlay: Path | None = None) -> dict[str, str]:
     """The files of the package of `plan`, path -> text; templates in `overlay` take the place of ours, or add files."""
     if overlay is not None and not overlay.is_dir():
         raise RenderError(f"overlay {overlay} is no folder")
+    refuse_unrendered(plan)
     text = plan_to_yaml(plan)
     view = package_view(plan, hashlib.sha256(text.encode()).hexdigest())
     jinja = environment(overlay)

@@ -9,7 +9,14 @@ MOST_CHIPS = 256
 IN_A_ROW = 4
 HOLDS = {
     "prefill": (("q_heads", "heads"), ("d_ff", "d_ff"), ("tokens", "tokens")),
-    "generate": (("q_heads", "heads"), ("kv_heads", "KV heads"), ("d_ff", "d_ff"), ("batch", "batch")),
+    "generate": (
+        ("q_heads", "heads"),
+        ("kv_heads", "KV heads"),
+        ("d_ff", "d_ff"),
+        ("rows", "sequences"),
+        ("batch", "batch"),
+        ("kv_tokens", "cached tokens"),
+    ),
 }
 
 

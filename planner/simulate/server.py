@@ -1,8 +1,9 @@
 """One interleaved server and its clients, as simpy processes.
 
-The server does one thing at a time: while a slot is free and a prompt waits, it reads the prompt, which also makes the
-first token; otherwise it runs a generate step, which adds a token to every slot in use. A client sends a request, waits
-for the whole answer, and sends the next; by then the server has begun its next step, so a prompt waits for that step.
+The server does one thing at a time: when as many prompts wait and slots are free as a prefill reads together, or
+nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate step, which
+adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the next; by then
+the server has begun its next step, so a prompt waits for that step.
 """
 
 from collections import deque
@@ -63,18 +64,25 @@ class Server:
     def serve(self) -> Process:
         """Prompts first, steps otherwise, for ever."""
         while True:
-            if self.waiting and len(self.active) < self.slots:
-                request = self.waiting.popleft()
-                yield self.env.timeout(self.steps.prompt_s(request.prompt))
-                request.first_s = self.env.now
-                self.active.append(request)
-                self.add_tokens([request])
+            if batch := self.next_prompts():
+                yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))
+                for request in batch:
+                    request.first_s = self.env.now
+                self.active += batch
+                self.add_tokens(batch)
             elif self.active:
                 yield self.env.timeout(self.steps.generate_s)
                 self.add_tokens(self.active)
             else:
                 self.idle = self.env.event()
                 yield self.idle
+
+    def next_prompts(self) -> list[Request]:
+        """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""
+        ready = min(len(self.waiting), self.slots - len(self.active), self.steps.prompts)
+        if self.active and ready < self.steps.prompts:
+            return []
+        return [self.waiting.popleft() for _ in range(ready)]
 
     def add_tokens(self, requests: list[Request]) -> None:
         """One token more for each of `requests`; those that are complete leave their slot."""

@@ -6,6 +6,7 @@ planned bucket keeps its predicted step whatever the catalogue says by now.
 
 from dataclasses import dataclass
 
+from planner.plan.build import prefill_parts
 from planner.plan.machine import machine_of, rules_of
 from planner.plan.schema import Plan
 from planner.problem import costs
@@ -17,6 +18,8 @@ class Steps:
 
     prefill_s: tuple[tuple[int, float], ...]
     generate_s: float
+    prompts: int = 1
+    """Prompts that a prefill reads together, in the same time when there are fewer."""
 
     def prompt_s(self, tokens: int) -> float:
         """Seconds to read a prompt: those of the smallest bucket that holds it."""
@@ -26,16 +29,14 @@ class Steps:
 def steps_of(plan: Plan) -> Steps:
     """The steps of a plan."""
     costed = {tokens: prefill_cost_s(plan, tokens) for tokens in {*plan.prefill.buckets, plan.prefill.tokens}}
+    prompts = plan.prefill.prompts
     scale = plan.prefill.step_s / costed[plan.prefill.tokens]
-    return Steps(tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets), plan.generate.step_s)
+    return Steps(
+        tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets), plan.generate.step_s, prompts
+    )
 
 
 def prefill_cost_s(plan: Plan, tokens: int) -> float:
     """Seconds of the prefill of a bucket by the cost models."""
-    machine, (stored, rules) = machine_of(plan), rules_of(plan)
-    parts = {
-        **costs.prefill_attention_parts(stored, rules, tokens, machine),
-        **costs.prefill_mlp_parts(stored, rules, tokens, machine),
-        **costs.prefill_vocab_parts(rules, tokens, machine),
-    }
-    return costs.total_s(parts, machine)
+    machine = machine_of(plan)
+    return costs.total_s(prefill_parts(rules_of(plan), tokens, plan.prefill.prompts, machine), machine)

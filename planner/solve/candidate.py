@@ -1,11 +1,13 @@
 """One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from operator import le
 
 import numpy as np
 
-from planner.problem.problem import Block, Ints, MeshTable, Problem, Weights
+from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights
 
 NEVER = np.int64(2**61)
 
@@ -20,11 +22,12 @@ class Choice:
     prefill_ns: int
     generate_ns: int
     hbm: int
+    change: int = 0
 
     @property
-    def cost(self) -> tuple[int, int, int]:
-        """The three prices; an option that is no better in any of them is dominated."""
-        return self.prefill_ns, self.generate_ns, self.hbm
+    def cost(self) -> tuple[int, int, int, int]:
+        """The four prices; an option that is no better in any of them is dominated."""
+        return self.prefill_ns, self.generate_ns, self.hbm, self.change
 
 
 Forbid = Callable[["Candidate", Choice], bool]
@@ -39,28 +42,41 @@ class Candidate:
     mesh_index: int
     batch_index: int
 
+    def floor(self) -> Fraction | None:
+        """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
+        at, floor = self.batch_index, self.table.floor(self.problem.limits.hbm)
+        if any(floor.least(weights, at) > bound for weights, bound in self.limit_rows()):
+            return None
+        return floor.least(self.weights(), at) * self.weights().scale
+
     @property
     def batch(self) -> int:
         """Sequences generated together."""
         return self.problem.batches[self.batch_index]
 
+    @property
+    def place(self) -> Place:
+        """What times are weighed by here."""
+        return Place(self.table.chips, self.table.prompts, self.batch)
+
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""
-        return self.problem.goal_weights(self.problem.goal, self.table.chips, self.batch)
+        return self.problem.goal_weights(self.problem.goal, self.place)
 
     def limit_rows(self) -> list[tuple[Weights, int]]:
         """The limits of the problem as they read here."""
-        return self.problem.limit_rows(self.table.chips, self.batch)
+        return self.problem.limit_rows(self.place)
 
     def quantities(self, block: Block, weights: Weights) -> Ints:
         """A linear quantity of every option of a block; options that are not legal here cost `NEVER`."""
         at = self.batch_index
+        column = block.column(at)
         total: Ints = (
-            weights.prefill * block.prefill_ns
-            + weights.generate * block.generate_ns[:, at]
-            + weights.hbm * block.hbm[:, at]
+            weights.prefill * block.prefill_ns + weights.generate * column.generate_ns + weights.hbm * column.hbm
         )
-        return np.where(block.legal[:, at], total, NEVER)
+        if weights.change:
+            total = total + weights.change * block.changes(at)
+        return np.where(column.legal, total, NEVER)
 
     def minima(self, weights: Weights) -> list[Ints]:
         """Per block, the least quantity for each residual layout."""
@@ -78,7 +94,7 @@ class Candidate:
             bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
         return bounds
 
-    def bound(self) -> int | None:
+    def bound(self) -> Fraction | None:
         """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
         least = int(self.residual_bounds().min())
         return None if least >= NEVER else least * self.weights().scale
@@ -91,15 +107,21 @@ class Candidate:
         rows = self.limit_rows()
         if at_most is not None:
             rows.append((self.weights(), at_most))
-        alive = self.residual_bounds() < NEVER
         kept: list[Choice] = []
-        for number, block in enumerate(self.table.blocks):
-            fits = block.legal[:, self.batch_index] & alive[block.residual]
-            for weights, bound in rows:
-                fits &= self.least_with(number, weights) <= bound
-            choices = (self.choice(number, int(row)) for row in np.flatnonzero(fits))
-            kept.extend(undominated(choices, lambda choice: forbidden is not None and forbidden(self, choice)))
+        for number in range(len(self.table.blocks)):
+            ranked = dominators(
+                self.fitting(number, rows), lambda choice: forbidden is not None and forbidden(self, choice)
+            )
+            kept.extend(choice for choice, dominator in ranked if dominator is None)
         return kept
+
+    def fitting(self, number: int, rows: Iterable[tuple[Weights, int]]) -> Iterator[Choice]:
+        """The legal options of a block with which every quantity can still be within its bound."""
+        block = self.table.blocks[number]
+        fits = block.column(self.batch_index).legal & (self.residual_bounds() < NEVER)[block.residual]
+        for weights, bound in rows:
+            fits &= self.least_with(number, weights) <= bound
+        return (self.choice(number, int(row)) for row in np.flatnonzero(fits))
 
     def least_with(self, number: int, weights: Weights) -> Ints:
         """For each option of a block, the least total of a quantity over solutions that take it."""
@@ -112,13 +134,15 @@ class Candidate:
     def choice(self, number: int, row: int) -> Choice:
         """One row of a block's table as a choice here."""
         block = self.table.blocks[number]
+        column = block.column(self.batch_index)
         return Choice(
             number,
             row,
             int(block.residual[row]),
             int(block.prefill_ns[row]),
-            int(block.generate_ns[row, self.batch_index]),
-            int(block.hbm[row, self.batch_index]),
+            int(column.generate_ns[row]),
+            int(column.hbm[row]),
+            block.change_of(row, self.batch_index),
         )
 
 
@@ -130,16 +154,18 @@ def total(parts: list[Ints]) -> Ints:
     return summed
 
 
-def undominated(choices: Iterator[Choice], group: Callable[[Choice], bool]) -> list[Choice]:
-    """The choices of one block that no other of the same residual layout and group matches or beats in every price.
+def dominators(
+    choices: Iterable[Choice], group: Callable[[Choice], bool] = lambda _: False
+) -> Iterator[tuple[Choice, Choice | None]]:
+    """The choices of one block, each with one that dominates it, or None where there is none.
 
-    Of equal ones the first stays: swapping a dominated choice for its dominator keeps legality and raises nothing.
+    A dominator has the same residual layout and group, and matches or beats the choice in every price. Of equal ones
+    the first stays: swapping a dominated choice for its dominator keeps legality and raises nothing.
     """
-    kept: list[Choice] = []
-    front: dict[tuple[int, bool], list[tuple[int, int, int]]] = {}
+    front: dict[tuple[int, bool], list[Choice]] = {}
     for choice in sorted(choices, key=lambda c: (c.residual, c.cost, c.index)):
-        others = front.setdefault((choice.residual, group(choice)), [])
-        if not any(all(a <= b for a, b in zip(other, choice.cost, strict=True)) for other in others):
-            others.append(choice.cost)
-            kept.append(choice)
-    return kept
+        others, cost = front.setdefault((choice.residual, group(choice)), []), choice.cost
+        found = next((other for other in others if all(map(le, other.cost, cost))), None)
+        if found is None:
+            others.append(choice)
+        yield choice, found

@@ -44,7 +44,4 @@ def need_of(problem: Problem, name: LimitName) -> Need | None:
     solution = search(replace(problem, goal=name, limits=problem.limits.without(name)))
     if solution is None:
         return None
-    need = solution.value
-    if name == "tpot":
-        need = -(-need // problem.output_tokens)
-    return Need(name, problem.limits.named()[name], need)
+    return Need(name, problem.limits.named()[name], problem.units(name, solution.value))

@@ -11,6 +11,7 @@ none: agreement is clauses, and every linear row holds unconditionally. `assert_
 """
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from ortools.sat.python import cp_model
 
@@ -34,8 +35,8 @@ class Taken:
         return sum(weights.of(*choice.cost) for choice in self.choices)
 
     @property
-    def value(self) -> int:
-        """The goal, scaled so that candidates compare."""
+    def value(self) -> Fraction:
+        """The goal, in nanoseconds of a request."""
         weights = self.candidate.weights()
         return self.quantity(weights) * weights.scale
 

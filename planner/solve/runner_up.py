@@ -1,13 +1,12 @@
 """The best plan not taken, for each phase: same slice, mesh and batch, but another way to cut the phase's layers."""
 
-from planner.problem.options import Option, attention_rules, mlp_rules
+from planner.problem.options import RULES, Option
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.solve.candidate import Candidate, Choice, Forbid
 from planner.solve.model import Taken
 from planner.solve.search import Solution, runner_up
 
 ATTENTION, MLP = 0, 1
-RULES = {ATTENTION: attention_rules, MLP: mlp_rules}
 PHASES = ("prefill", "generate")
 
 
@@ -31,8 +30,9 @@ def cut(candidate: Candidate, choice: Choice, phase: str) -> tuple[object, ...]:
     mesh = candidate.table.mesh
     names = tuple(axis.name for axis in mesh)
     sizes = {axis.name: axis.size for axis in mesh}
-    option: Option = candidate.table.blocks[choice.block].options[choice.index]
-    tables: tuple[GenerateRules, PrefillRules] = RULES[choice.block](names, option)
+    block = candidate.table.blocks[choice.block]
+    option: Option = block.options[choice.index]
+    tables: tuple[GenerateRules, PrefillRules] = RULES[block.name](names, option)
     table = tables[PHASES[::-1].index(phase)]
 
     def cut_by(axes: Axes) -> tuple[int, ...]:

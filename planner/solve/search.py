@@ -1,15 +1,20 @@
 """Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
 
-Candidates are taken in the order of their lower bounds. When the next bound is worse than the best solution so far,
-every candidate not yet solved is at least that bad, so the solution is optimal for the whole problem.
+A candidate waits with its floor; when that is the least of all it is priced, and waits with the bound of its prices;
+when that is the least it is solved. When the least is worse than the best solution so far, so is every candidate that
+is left, and the solution is optimal for the whole problem.
 """
 
 import heapq
 from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
 
 from planner.problem.problem import Problem
 from planner.solve.candidate import Candidate, Forbid
 from planner.solve.model import Taken, solve_candidate
+
+PRICED, UNPRICED = 0, 1
 
 
 @dataclass(frozen=True)
@@ -17,13 +22,13 @@ class Solution:
     """The optimum, with the proof: no candidate left unsolved has a bound below `bound`."""
 
     taken: Taken
-    bound: int
+    bound: Fraction
     candidates: int
     solved: int
 
     @property
-    def value(self) -> int:
-        """The goal reached, as the problem scales it."""
+    def value(self) -> Fraction:
+        """The goal reached, in nanoseconds of a request."""
         return self.taken.value
 
 
@@ -32,20 +37,26 @@ def candidates_of(problem: Problem) -> list[Candidate]:
     return [
         Candidate(problem, table, mesh_index, batch_index)
         for mesh_index, table in enumerate(problem.meshes)
-        for batch_index in range(len(problem.batches))
+        for batch_index, batch in enumerate(problem.batches)
+        if table.prompts <= batch
     ]
 
 
 def search(problem: Problem) -> Solution | None:
     """The optimal solution of a problem, or None if it has none."""
     candidates = candidates_of(problem)
-    heap = [(bound, index) for index, candidate in enumerate(candidates) if (bound := candidate.bound()) is not None]
+    heap = [(floor, UNPRICED, at) for at, each in enumerate(candidates) if (floor := each.floor()) is not None]
     heapq.heapify(heap)
     best: Taken | None = None
     solved = 0
     while heap and (best is None or heap[0][0] <= best.value):
-        _, index = heapq.heappop(heap)
-        found = solve_one(candidates[index], best)
+        _, stage, at = heapq.heappop(heap)
+        if stage == UNPRICED:
+            bound = candidates[at].bound()
+            if bound is not None:
+                heapq.heappush(heap, (bound, PRICED, at))
+            continue
+        found = solve_one(candidates[at], best)
         solved += 1
         if found is not None and (best is None or preferred(found, best)):
             best = found
@@ -60,7 +71,7 @@ def preferred(found: Taken, best: Taken) -> bool:
     return order(found) < order(best)
 
 
-def order(taken: Taken) -> tuple[int, int, int, int]:
+def order(taken: Taken) -> tuple[Fraction, int, int, int]:
     """What solutions of different candidates are compared by."""
     candidate = taken.candidate
     return taken.value, candidate.table.chips, candidate.mesh_index, -candidate.batch
@@ -68,7 +79,7 @@ def order(taken: Taken) -> tuple[int, int, int, int]:
 
 def solve_one(candidate: Candidate, best: Taken | None) -> Taken | None:
     """The best solution of a candidate that is no worse than `best`."""
-    at_most = None if best is None else best.value // candidate.weights().scale
+    at_most = None if best is None else floor(best.value / candidate.weights().scale)
     quick = relaxed_optimum(candidate)
     if quick is not None:
         own = quick.quantity(candidate.weights())

@@ -4,6 +4,7 @@ Blocks meet only in the residual layout, so the optimum can be enumerated: for e
 combination of undominated options. It is exact with limits too.
 """
 
+from fractions import Fraction
 from itertools import product
 
 from planner.problem.problem import Problem
@@ -21,7 +22,7 @@ def faults(taken: Taken) -> list[str]:
     if len({choice.residual for choice in taken.choices}) > 1:
         found.append("blocks disagree on the residual stream")
     for choice in taken.choices:
-        if not blocks[choice.block].legal[choice.index, candidate.batch_index]:
+        if not blocks[choice.block].column(candidate.batch_index).legal[choice.index]:
             found.append(f"{blocks[choice.block].name} takes an option that is not legal")
         if candidate.choice(choice.block, choice.index) != choice:
             found.append(f"{blocks[choice.block].name} is priced otherwise than its table says")
@@ -31,13 +32,13 @@ def faults(taken: Taken) -> list[str]:
     return found
 
 
-def exact_optimum(problem: Problem) -> int | None:
+def exact_optimum(problem: Problem) -> Fraction | None:
     """The least value of the goal over all solutions, by enumeration; None if there is no solution."""
     values = [value for candidate in candidates_of(problem) if (value := candidate_optimum(candidate)) is not None]
     return min(values, default=None)
 
 
-def candidate_optimum(candidate: Candidate) -> int | None:
+def candidate_optimum(candidate: Candidate) -> Fraction | None:
     """The least goal within one candidate, by enumeration."""
     by_residual: dict[int, dict[int, list[Choice]]] = {}
     for choice in candidate.choices(None):

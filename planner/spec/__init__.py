@@ -14,7 +14,7 @@ from planner.spec.diagnostic import (
 )
 from planner.spec.dump import json_schema, spec_to_data, spec_to_yaml
 from planner.spec.hf import bundled_models
-from planner.spec.load import check_spec, load_spec, spec_from_data, spec_from_text
+from planner.spec.load import Lines, check_spec, load_spec, load_with_lines, spec_from_data, spec_from_text
 from planner.spec.model import Model
 from planner.spec.pins import PINS, PinValue
 from planner.spec.schema import Spec
@@ -29,6 +29,7 @@ from planner.spec.sizes import (
 __all__ = [
     "PINS",
     "Diagnostic",
+    "Lines",
     "Model",
     "PinValue",
     "Position",
@@ -44,6 +45,7 @@ __all__ = [
     "kv_bytes_per_token",
     "kv_values_per_token",
     "load_spec",
+    "load_with_lines",
     "parameter_count",
     "spec_from_data",
     "spec_from_text",

@@ -38,7 +38,9 @@ def json_schema() -> dict[str, Any]:
         definitions[section.__name__]["properties"] = {**short, **definitions[section.__name__]["properties"]}
     hardware, model = definitions[Hardware.__name__], definitions[Model.__name__]
     hardware["required"].remove("slices")
-    hardware["oneOf"] = [{"required": ["slice"]}, {"required": ["slices"]}]
+    hardware["properties"]["max_chips"]["type"] = "integer"
+    hardware["oneOf"] = [{"required": [key]} for key in ("slice", "slices", "max_chips")]
+    del hardware["properties"]["stack"]["default"]
     model["anyOf"] = [{"required": ["config"]}, {"required": model.pop("required")}]
     del definitions[Workload.__name__]["properties"]["max_context"]["default"]
     for limit in schema["$defs"]["Limits"]["properties"].values():

@@ -1,10 +1,10 @@
-"""Short forms of a document written out: empty sections, `slice`, and `model.config`."""
+"""Short forms of a document written out: empty sections, `slice`, `max_chips`, and `model.config`."""
 
 from dataclasses import replace
 from pathlib import Path
 
 from planner.spec.base import Section
-from planner.spec.diagnostic import Diagnostic, Position
+from planner.spec.diagnostic import Diagnostic, Position, shown
 from planner.spec.document import Entry, KeyPath, Node
 from planner.spec.fields import fields, subsection
 from planner.spec.hf import import_config
@@ -13,10 +13,10 @@ from planner.spec.schema import Spec
 
 def expand(root: Node, folder: Path) -> tuple[Node, tuple[Diagnostic, ...], tuple[KeyPath, ...]]:
     """`root` written out, what is wrong with its short forms, and the sections that therefore lack keys."""
-    root, slice_problems = _slices(_filled(root, Spec))
+    root, slice_problems, no_slices = _slices(_filled(root, Spec))
     root, config_problems = _config(root, folder)
-    lacking: tuple[KeyPath, ...] = (("model",),) if config_problems else ()
-    return root, (*slice_problems, *config_problems), lacking
+    lacking = [path for path, lacks in ((("hardware",), no_slices), (("model",), config_problems)) if lacks]
+    return root, (*slice_problems, *config_problems), tuple(lacking)
 
 
 def _filled(node: Node, section: type[Section]) -> Node:
@@ -32,21 +32,50 @@ def _filled(node: Node, section: type[Section]) -> Node:
     return node
 
 
-def _slices(root: Node) -> tuple[Node, tuple[Diagnostic, ...]]:
-    """`root` with `hardware.slice` as a list of one."""
+def _slices(root: Node) -> tuple[Node, tuple[Diagnostic, ...], bool]:
+    """`root` with `hardware.slice` or `hardware.max_chips` as a list of slices, and whether that cannot be made."""
     hardware = root.entries.get("hardware")
-    one = hardware.node.entries.get("slice") if hardware else None
-    if hardware is None or one is None:
-        return root, ()
-    if "slices" in hardware.node.entries:
-        problem = Diagnostic(
-            "slice", "hardware has both slice and slices", "hardware.slice", one.key, "list every slice in slices"
+    given = [key for key in ("slice", "max_chips", "slices") if hardware and key in hardware.node.entries]
+    if hardware is None or not given or given == ["slices"]:
+        return root, (), False
+    short, node = hardware.node.entries[given[0]], hardware.node.without(given[0])
+    if len(given) > 1:
+        both = f"hardware has both {given[0]} and {given[1]}"
+        problem = Diagnostic("slice", both, f"hardware.{given[0]}", short.key, "list every slice in slices")
+        return (
+            root.with_entry("hardware", replace(hardware, node=node.without("max_chips"))),
+            (problem,),
+            "slices" not in given,
         )
-        return root.with_entry("hardware", replace(hardware, node=hardware.node.without("slice"))), (problem,)
-    listed = Entry(one.key, Node([replace(one.node, position=one.place)], one.place))
-    return root.with_entry(
-        "hardware", replace(hardware, node=hardware.node.without("slice").with_entry("slices", listed))
-    ), ()
+    try:
+        listed = [replace(short.node, position=short.place)] if given[0] == "slice" else _up_to(short, node)
+    except ValueError as error:
+        problem = Diagnostic("max-chips", str(error), "hardware.max_chips", short.place, "write slices instead")
+        return root.with_entry("hardware", replace(hardware, node=node)), (problem,), True
+    if not listed:
+        return root.with_entry("hardware", replace(hardware, node=node)), (), True
+    entry = Entry(short.key, Node(listed, short.place))
+    return root.with_entry("hardware", replace(hardware, node=node.with_entry("slices", entry))), (), False
+
+
+def _up_to(most: Entry, hardware: Node) -> list[Node]:
+    """Every slice of the chip with at most so many chips, none of a chip that is not known.
+
+    ValueError says what is wrong with the number.
+    """
+    from cost_models.chips import UnknownChip, chip
+    from cost_models.torus import legal_slices
+
+    count, name = most.node.value, hardware.entries.get("chip")
+    if type(count) is not int or count < 1:
+        raise ValueError(f"max_chips must be a whole number above 0, not {shown(count)}")
+    try:
+        slices = legal_slices(chip(str(name.node.value) if name else ""), count)
+    except UnknownChip:
+        return []
+    if not slices:
+        raise ValueError(f"no slice of {name.node.value if name else 'the chip'} has at most {count} chips")
+    return [Node(str(each), most.place) for each in slices]
 
 
 def _config(root: Node, folder: Path) -> tuple[Node, tuple[Diagnostic, ...]]:

@@ -10,10 +10,13 @@ from planner.spec.model import Model
 from planner.spec.pins import PINS
 from planner.spec.schema import Hardware, Spec
 
-# Keys that are read and then replaced: `config` by sizes, `slice` by `slices`.
+# Keys that are read and then replaced: `config` by sizes, `slice` and `max_chips` by `slices`.
 INPUT_KEYS: Mapping[type[Section], Mapping[str, str]] = {
     Model: {"config": "A Hugging Face config.json: a path beside the spec file, or the name of a bundled one."},
-    Hardware: {"slice": "The one slice topology that may be used, such as 4x4."},
+    Hardware: {
+        "slice": "The one slice topology that may be used, such as 4x4.",
+        "max_chips": "Any slice that the chip is sold in, with at most so many chips.",
+    },
 }
 
 

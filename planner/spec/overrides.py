@@ -8,8 +8,11 @@ from planner.spec.document import Entry, Node, parse
 from planner.spec.fields import addresses
 from planner.spec.nearest import nearest, nearest_few
 
-# Two spellings of one choice: setting the first drops the second.
-_REPLACES = {("hardware", "slice"): "slices", ("hardware", "slices"): "slice"}
+# Spellings of one choice: setting one drops the others.
+_SLICES = ("slice", "slices", "max_chips")
+_REPLACES: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("hardware", one): tuple(each for each in _SLICES if each != one) for one in _SLICES
+}
 
 
 def apply_overrides(root: Node, overrides: Sequence[str]) -> tuple[Node, tuple[Diagnostic, ...]]:
@@ -72,6 +75,6 @@ def _put(root: Node, path: tuple[str, ...], node: Node) -> Node:
     below = entry.node if entry and entry.node.value is not None else Node({}, node.position)
     if not isinstance(below.value, dict):
         return root
-    if path in _REPLACES:
-        below = below.without(_REPLACES[path])
+    for replaced in _REPLACES.get(path, ()):
+        below = below.without(replaced)
     return root.with_entry(key, Entry(entry.key if entry else node.position, _put(below, rest, node)))

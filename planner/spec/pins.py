@@ -11,8 +11,17 @@ from planner.spec.diagnostic import shown
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
 PinKind = Literal["slice", "batch", "kv_cache", "label", "axes"]
 
-KV_CACHE_LAYOUTS = ("heads", "batch", "heads_x_batch", "replicated")
-GENERATE_AXES = ("d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+KV_CACHE_LAYOUTS = (
+    "heads",
+    "batch",
+    "tokens",
+    "heads_x_batch",
+    "heads_x_tokens",
+    "batch_x_tokens",
+    "heads_x_batch_x_tokens",
+    "replicated",
+)
+GENERATE_AXES = ("rows", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
 PREFILL_AXES = ("tokens", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
 
 PINS: Mapping[str, PinKind] = {
@@ -22,12 +31,21 @@ PINS: Mapping[str, PinKind] = {
     "generate.attention": "label",
     "generate.mlp": "label",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
+    "prefill.prompts": "batch",
     "prefill.attention": "label",
     "prefill.mlp": "label",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
 }
 GENERATE_LAYOUTS = ("replicated", "1d", "2d", "d_model")
 PREFILL_LAYOUTS = (*GENERATE_LAYOUTS, "sequence_parallel", "weight_gathered")
+_BELOW: Mapping[str, tuple[str, ...]] = {
+    "rules": PREFILL_AXES + GENERATE_AXES,
+    "strategy": ("attention", "kv_cache", "mlp"),
+    "attention": ("kv_cache", "tokens", "rows", "d_model", "q_heads", "kv_heads", "kv_tokens"),
+    "mlp": ("tokens", "d_model", "d_ff"),
+    "vocab": ("tokens", "d_model", "vocab"),
+}
+"""What the plan file and its blocks have below them that can be pinned for a phase."""
 _MESH_AXIS = re.compile(r"[xyz][0-9]?")
 
 
@@ -45,15 +63,36 @@ def written(address: str, value: PinValue) -> int | str | list[str]:
     return list(value) if len(value) > 1 else (value[0] if value else "none")
 
 
+def pin_address(text: str) -> str | None:
+    """The address of the pin that a plan address means, or None.
+
+    `generate.attention.kv_cache` and `generate.strategy.kv_cache` mean `generate.kv_cache`, `generate.rules.d_ff` and
+    `generate.mlp.d_ff` mean `generate.d_ff`, `spec.hardware.slice` means `slice`, and `pins.` may stand before a pin.
+    """
+    words = text.removeprefix("spec.").removeprefix("pins.").split(".")
+    if words[-1] in ("slice", "slices") and words[:-1] in ([], ["hardware"]):
+        return "slice"
+    if len(words) == 3 and words[2] in _BELOW.get(words[1], ()):
+        words = [words[0], words[2]]
+    address = ".".join(words)
+    return address if address in PINS else None
+
+
+def pin_choices(address: str) -> tuple[str, ...]:
+    """The words that a known pin may be; empty where it is no word."""
+    if PINS[address] == "kv_cache":
+        return KV_CACHE_LAYOUTS
+    if PINS[address] == "label":
+        return PREFILL_LAYOUTS if address.startswith("prefill.") else GENERATE_LAYOUTS
+    return ()
+
+
 def pin_problem(address: str, value: object) -> str | None:
     """What is wrong with the value of a known pin, or None."""
     match PINS[address]:
         case "batch":
             good = type(value) is int and value > 0
             wanted = "a whole number above 0"
-        case "kv_cache":
-            good = value in KV_CACHE_LAYOUTS
-            wanted = f"one of {', '.join(KV_CACHE_LAYOUTS)}"
         case "axes":
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"
@@ -61,10 +100,9 @@ def pin_problem(address: str, value: object) -> str | None:
         case "slice":
             good = isinstance(value, str)
             wanted = "a topology such as 4x4"
-        case "label":
-            layouts = PREFILL_LAYOUTS if address.startswith("prefill.") else GENERATE_LAYOUTS
-            good = value in layouts
-            wanted = f"one of {', '.join(layouts)}"
+        case "kv_cache" | "label":
+            good = value in pin_choices(address)
+            wanted = f"one of {', '.join(pin_choices(address))}"
     return None if good else f"{address} must be {wanted}, not {shown(_single(value))}"
 
 

@@ -10,7 +10,7 @@ from math import isqrt
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
 from planner.spec.nearest import nearest
-from planner.spec.pins import PINS, pin_problem
+from planner.spec.pins import PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 
 
@@ -168,12 +168,13 @@ def pin(spec: Spec) -> Iterator[Finding]:
     """A pin is at an address that can be pinned, with a value of its kind."""
     for address, value in spec.pins.items():
         if address not in PINS:
-            yield Finding(("pins", address), f'"{address}" cannot be pinned', _pin_hint(address), on_key=True)
+            yield Finding(("pins", address), f'"{address}" cannot be pinned', pin_hint(address), on_key=True)
         elif problem := pin_problem(address, value):
-            yield Finding(("pins", address), problem)
+            close = nearest(value, pin_choices(address)) if isinstance(value, str) else None
+            yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)
 
 
-def _pin_hint(address: str) -> str:
+def pin_hint(address: str) -> str:
     """What to write instead of an address that cannot be pinned."""
     below = [known for known in PINS if known.startswith(f"{address}.")]
     if below:

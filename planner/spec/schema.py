@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SkipValidation
 
-from planner.spec.base import Count, Fraction, Seconds, Section
+from planner.spec.base import Count, Fraction, Real, Seconds, Section
 from planner.spec.model import Model
 from planner.spec.pins import PinValue, read_pins
 
@@ -27,6 +27,7 @@ class Hardware(Section):
     stack: str = Field(
         default="book", description="Software whose measured constants price the plan; that of the chip when absent."
     )
+    price_per_chip_hour: Real | None = Field(default=None, description="What a chip costs an hour, in any currency.")
 
     @classmethod
     def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +77,9 @@ class Serving(Section):
     """How prefill and generate share chips."""
 
     mode: Literal["interleaved"] = Field(default="interleaved", description="Both phases take turns on one slice.")
+    strategies: Literal["all", "rendered"] = Field(
+        default="all", description="Every strategy that can be planned, or those that packages are rendered for."
+    )
 
 
 class Spec(Section):

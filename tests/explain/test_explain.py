@@ -5,7 +5,7 @@ import json
 import pytest
 
 from planner.commands import explain_command
-from planner.explain import Subject, UnknownAddress, addresses, explain, explanations_to_json, shown_seconds
+from planner.explain import Subject, UnknownAddress, addresses, explain, explanations_to_json, shadows_of, shown_seconds
 from planner.explain.memory import cache_bytes, more_sequences
 from planner.explain.parts import part_bytes, part_flops
 from planner.explain.shapes import matmuls
@@ -115,5 +115,6 @@ def test_the_command_prints_text_and_json(tmp_path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.startswith("hbm\n  ")
     assert explain_command(path, None, "json") == 0
     data = json.loads(capsys.readouterr().out)
-    assert data == json.loads(explanations_to_json(explain(example_plan(SMOLLM2))))
+    plan = example_plan(SMOLLM2)
+    assert data == json.loads(explanations_to_json(explain(plan, None, shadows_of(plan))))
     assert data["explanations"][0]["address"] == "prefill"

@@ -134,3 +134,25 @@ def test_a_plan_is_shown_with_everything_a_reviewer_asks_for():
         "q_heads      9",
     ):
         assert needed in shown
+
+
+def test_a_pinned_batch_leaves_open_how_the_batch_is_cut():
+    by_batch = "pins.generate.kv_cache=heads_x_batch"
+    free = make_plan(load_spec(L70B, [by_batch]))
+    assert free.generate.rules.batch
+    pinned = make_plan(load_spec(L70B, [by_batch, f"pins.generate.batch={free.generate.batch}"]))
+    assert pinned.generate.rules == free.generate.rules
+    assert pinned.service == free.service
+
+
+def test_a_price_turns_chip_seconds_into_money():
+    plan = make_plan(load_spec(SMOLLM2, ["hardware.price_per_chip_hour=1.8"]))
+    service = plan.service
+    assert service.money_per_million_tokens == pytest.approx(service.chip_seconds_per_million_tokens * 1.8 / 3600)
+    assert make_plan(load_spec(SMOLLM2)).service.money_per_million_tokens is None
+
+
+def test_short_prompts_on_large_slices_keep_short_buckets():
+    plan = make_plan(load_spec(L70B, ["hardware.slice=16x16", "workload.prompt_tokens={mean: 300, p95: 600}"]))
+    assert plan.prefill.buckets[0] <= 256
+    assert plan.prefill.tokens == 512

@@ -12,6 +12,7 @@ from cost_models.step import step
 from cost_models.torus import parse_slice, split_axis
 from cost_models.transformer import Numerics, Transformer, generate, prefill
 from planner.problem import costs
+from planner.problem.costs import parts_of
 from planner.problem.machine import Machine
 from planner.problem.rules import GenerateRules, PrefillRules
 from planner.problem.sizes import Sizes
@@ -42,8 +43,8 @@ def layers_s(parts: costs.Parts, on: Machine) -> float:
 def test_a_1d_generate_step_costs_what_scored_steps_cost(stack: Stack) -> None:
     on = machine(stack)
     parts = {
-        **costs.generate_attention_parts(MEGATRON, BATCH, CONTEXT, on),
-        **costs.generate_mlp_parts(MEGATRON, BATCH, on),
+        **parts_of(costs.generate_attention_work(MEGATRON, BATCH, CONTEXT, on), on),
+        **parts_of(costs.generate_mlp_work(MEGATRON, BATCH, on), on),
     }
     scored = step(SCORED, generate(BATCH, CONTEXT), Layout(hidden=on.slice.axes), NUMERICS, on.chip, stack)
     launches_s = 2 * L8B.layers * stack.collective_launch_s  # an all-reduce is launched once, its two halves twice
@@ -54,7 +55,10 @@ def test_a_1d_generate_step_costs_what_scored_steps_cost(stack: Stack) -> None:
 def test_a_2d_generate_step_costs_what_scored_steps_cost_and_what_rendered_ones_add(stack: Stack) -> None:
     """Rendered steps also sum the norms of a cut d_model over its axis, and leave keys and values on all of it."""
     on = machine(stack)
-    parts = {**costs.generate_attention_parts(TWO_D, BATCH, CONTEXT, on), **costs.generate_mlp_parts(TWO_D, BATCH, on)}
+    parts = {
+        **parts_of(costs.generate_attention_work(TWO_D, BATCH, CONTEXT, on), on),
+        **parts_of(costs.generate_mlp_work(TWO_D, BATCH, on), on),
+    }
     x, y = on.slice.axes
     layout = Layout(feature=(x,), hidden=(y,))
     scored = step(SCORED, generate(BATCH, CONTEXT), layout, NUMERICS, on.chip, stack)
@@ -66,8 +70,8 @@ def test_a_1d_prefill_costs_what_scored_prefills_cost(stack: Stack) -> None:
     on, tokens = machine(stack), 2048
     rules = PrefillRules(q_heads=ALL, kv_heads=ALL, d_ff=ALL)
     parts = {
-        **costs.prefill_attention_parts(MEGATRON, rules, tokens, on),
-        **costs.prefill_mlp_parts(MEGATRON, rules, tokens, on),
+        **parts_of(costs.prefill_attention_work(MEGATRON, rules, tokens, on), on),
+        **parts_of(costs.prefill_mlp_work(MEGATRON, rules, tokens, on), on),
     }
     skipping = replace(stack, masked_pairs="skipped")
     scored = step(SCORED, prefill(1, tokens), Layout(hidden=on.slice.axes), NUMERICS, on.chip, skipping)
@@ -80,13 +84,13 @@ def test_a_1d_prefill_costs_what_scored_prefills_cost(stack: Stack) -> None:
 def test_what_local_work_hides_is_never_more_than_the_collectives(stack: Stack) -> None:
     hiding = replace(stack, hidden_fraction=1e6)
     on = machine(hiding)
-    parts = costs.generate_mlp_parts(MEGATRON, BATCH, on)
+    parts = parts_of(costs.generate_mlp_work(MEGATRON, BATCH, on), on)
     assert [cost.ici_s for cost in parts.values()] == [0.0] * len(parts)
 
 
 @pytest.mark.parametrize("chip_name", ["v5e", "v6e", "h100", "cpu"])
 def test_measured_constants_never_make_a_step_faster_than_the_book(chip_name: str) -> None:
     slice_text = {"h100": "8", "cpu": "2x4"}.get(chip_name, "2x4")
-    price = partial(costs.generate_mlp_parts, GenerateRules(), BATCH)
+    price = partial(costs.generate_mlp_work, GenerateRules(), BATCH)
     book, measured = (machine(each, chip_name, slice_text) for each in (BOOK, default_stack(chip_name)))
-    assert costs.total_s(price(book), book) <= costs.total_s(price(measured), measured)
+    assert costs.seconds_of(price(book), book) <= costs.seconds_of(price(measured), measured)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from ortools.sat.python import cp_model
 
 from planner.errors import NotProved
-from planner.problem.problem import Block, Limits, MeshTable, Problem
+from planner.problem.problem import Block, Limits, Problem
 from planner.solve.infeasible import explain_infeasible
 from planner.solve.model import assert_safe
 from planner.solve.search import search
 from planner.solve.verify import exact_optimum, faults
-from tests.solve.toys import brute_force, problems, solutions
+from tests.solve.toys import block_of, brute_force, no_floor, problems, solutions, table_of
 
 
 @settings(max_examples=150, deadline=None)
@@ -76,12 +76,13 @@ def block(name: str, hbm: list[int]) -> Block:
     rows = len(hbm)
     zeros, prices = np.zeros(rows, dtype=np.int64), np.full((rows, 1), 7, dtype=np.int64)
     memory = np.array(hbm, dtype=np.int64)[:, None]
-    return Block(name, tuple(range(rows)), zeros, zeros + 7, prices, memory, np.ones((rows, 1), dtype=np.bool_))
+    return block_of(name, zeros, zeros + 7, prices, memory, np.ones((rows, 1), dtype=np.bool_))
 
 
 def toy(*, hbm_limit: int) -> Problem:
     blocks = (block("attention", [5, 2, 2]), block("mlp", [1]), block("vocab", [4, 3]))
-    return Problem((MeshTable("slice", 1, (), 1, blocks),), (1,), 1, "cost", Limits(hbm=hbm_limit))
+    table = table_of("slice", 1, 1, 1, blocks, no_floor(1))
+    return Problem((table,), (1,), 1, "cost", Limits(hbm=hbm_limit))
 
 
 def test_ties_go_to_less_memory_and_then_to_the_earlier_option():

@@ -86,8 +86,10 @@ def test_a_model_path_is_relative_to_the_spec(tmp_path: Path) -> None:
 
 
 def test_empty_sections_are_empty_mappings(tmp_path: Path) -> None:
-    (tmp_path / "spec.yaml").write_text(EXAMPLE.read_text() + "limits:\nserving:\npins:\n")
-    assert load_spec(tmp_path / "spec.yaml") == load_spec(EXAMPLE)
+    text = "".join(line for line in EXAMPLE.read_text().splitlines(keepends=True) if not line.startswith("serving:"))
+    (tmp_path / "spec.yaml").write_text(text + "limits:\nserving:\npins:\n")
+    (tmp_path / "plain.yaml").write_text(text)
+    assert load_spec(tmp_path / "spec.yaml") == load_spec(tmp_path / "plain.yaml")
 
 
 def test_aliases_may_repeat_a_value(tmp_path: Path) -> None:
@@ -184,3 +186,27 @@ def test_loading_imports_nothing_heavy() -> None:
         [sys.executable, "-c", code, str(EXAMPLE)], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_max_chips_stands_for_every_slice_that_is_sold() -> None:
+    spec = load_spec(EXAMPLE, ["hardware={chip: v5e, max_chips: 8}"])
+    assert spec.hardware.slices == ("1x1", "2x2", "2x4")
+    assert load_spec(EXAMPLE, ["hardware.slice=2x4", "hardware.max_chips=8"]).hardware.slices == spec.hardware.slices
+    cubes = load_spec(EXAMPLE, ["hardware={chip: v5p, max_chips: 8960}"]).hardware.slices
+    assert cubes[-1] == "16x20x28"
+    assert len(set(cubes)) == len(cubes) > 50
+
+
+@pytest.mark.parametrize(
+    ("hardware", "message"),
+    [
+        ("{chip: v5e, max_chips: 0}", "max_chips must be a whole number above 0, not 0"),
+        ("{chip: v5e, max_chips: many}", 'max_chips must be a whole number above 0, not "many"'),
+        ("{chip: v5p, max_chips: 2}", "no slice of v5p has at most 2 chips"),
+        ("{chip: v5e, max_chips: 8, slice: 2x4}", "hardware has both slice and max_chips"),
+    ],
+)
+def test_one_mistake_about_max_chips_is_one_error(hardware: str, message: str) -> None:
+    with pytest.raises(SpecErrors) as caught:
+        load_spec(EXAMPLE, [f"hardware={hardware}"])
+    assert [each.message for each in caught.value.diagnostics] == [message]

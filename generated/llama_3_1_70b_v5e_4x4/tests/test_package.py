@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 3d60c9f0). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The tiny model under the plan's rules, on virtual CPU devices, against the same model in plain NumPy."""
 
 from functools import cache

@@ -1,0 +1,106 @@
+"""`ADDRESS=VALUE` -> a pin, and a spec with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cost_models.chips import chip
+from cost_models.torus import IllegalSlice, parse_slice
+from planner.errors import ShardwrightError
+from planner.plan.machine import machine_of, rules_of
+from planner.plan.schema import Plan
+from planner.problem.build import batches_of, pieces_of
+from planner.problem.pins import allowed_by
+from planner.spec import PINS, PinValue, Spec, SpecErrors
+from planner.spec.document import parse
+from planner.spec.nearest import nearest
+from planner.spec.pins import pin_address, pin_choices, pin_problem, read_pins, written
+from planner.spec.rules import pin_hint
+
+
+class WrongPin(ShardwrightError):
+    """What is asked about cannot be pinned, or not to this value; the message says what can."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One choice that a plan might have made otherwise."""
+
+    address: str
+    value: PinValue
+
+    @classmethod
+    def read(cls, text: str, spec: Spec) -> "Pin":
+        """The pin in `ADDRESS=VALUE`; raises WrongPin."""
+        name, equals, given = text.partition("=")
+        if not equals or not name.strip():
+            raise WrongPin(f'"{text}" is not of the form ADDRESS=VALUE; for example generate.kv_cache=heads')
+        address = pin_address(name.strip())
+        if address is None:
+            raise WrongPin(f'"{name.strip()}" cannot be pinned; {pin_hint(name.strip())}')
+        value = read_value(address, given.strip())
+        if problem := value_problem(address, value, spec):
+            raise WrongPin(problem)
+        return cls(address, value)
+
+    @property
+    def text(self) -> str:
+        """The pin as it is asked for."""
+        value = written(self.address, self.value)
+        return f"{self.address}={value}" if not isinstance(value, list) else f"{self.address}={','.join(value)}"
+
+
+def read_value(address: str, text: str) -> PinValue:
+    """The value of a pin as a spec file would hold it; a slice stays as it is written, and `x,y` is a list."""
+    if PINS[address] == "slice":
+        return text
+    if PINS[address] == "axes" and "," in text and not text.startswith("["):
+        text = f"[{text}]"
+    try:
+        node, problems = parse(text, text)
+    except SpecErrors:
+        return text
+    data = read_pins({address: text if problems else node.plain})
+    assert isinstance(data, Mapping)
+    value: PinValue = data[address]
+    return value
+
+
+def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
+    """What is wrong with the value of a pin, with the nearest that is right; None for nothing."""
+    if problem := pin_problem(address, value):
+        close = nearest(str(value), pin_choices(address))
+        return f'{problem}; did you mean "{close}"?' if close else problem
+    if address == "slice":
+        try:
+            parse_slice(chip(spec.hardware.chip), str(value))
+        except IllegalSlice as error:
+            return str(error)
+    return None
+
+
+def pinned(spec: Spec, pin: Pin) -> tuple[Spec, list[str]]:
+    """The spec with one more pin, and what had to give way: its own pin of the same address, its list of slices."""
+    notes = []
+    own = spec.pins.get(pin.address)
+    if own is not None and own != pin.value:
+        notes.append(f"instead of the spec's own pin {Pin(pin.address, own).text}")
+    if pin.address == "generate.batch" and pin.value not in (allowed := batches_of(spec)):
+        notes.append(f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}")
+    changes: dict[str, object] = {"pins": {**spec.pins, pin.address: pin.value}}
+    if pin.address == "slice" and pin.value not in spec.hardware.slices:
+        notes.append(f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}")
+        changes["hardware"] = spec.hardware.model_copy(update={"slices": (str(pin.value),)})
+    return spec.model_copy(update=changes), notes
+
+
+def has(plan: Plan, pin: Pin) -> bool:
+    """Whether a plan is as a pin wants it."""
+    if pin.address == "slice":
+        return plan.slice == pin.value
+    if pin.address == "generate.batch":
+        return plan.generate.batch == pin.value
+    if pin.address == "prefill.prompts":
+        return plan.prefill.prompts == pin.value
+    machine, rules = machine_of(plan), rules_of(plan)
+    filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
+    return all(each.generate(rules.generate) and each.prefill(*rules) for each in filters.values())

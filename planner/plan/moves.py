@@ -1,0 +1,117 @@
+"""What must move between the layouts of two plans: bytes of weights that a chip does not hold yet.
+
+A chip holds a box of every weight: a run of d_model times a run of heads, of d_ff columns or of vocabulary rows. Runs
+are counted in real rows and heads, so padding never moves. What a chip receives is the new box less what it shares
+with the old one. The scales of quantised weights move with them and are not counted, nor are the norms.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+
+import numpy as np
+
+from planner.problem.problem import Ints
+from planner.problem.rules import Axes, GenerateRules, Ways, without
+from planner.problem.sizes import Sizes
+
+Run = tuple[Ints, Ints]
+"""Per chip, the first element held and the one after the last."""
+
+BLOCKS = ("attention", "mlp", "vocab")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Which part of an array each chip holds under a rule; chips in the order of their torus coordinates."""
+
+    axes: Mapping[str, int]
+    """Mesh axes, major first, with their sizes."""
+    chips: tuple[tuple[int, ...], ...]
+    """Torus coordinates in C order over the mesh axes."""
+
+    @cached_property
+    def ways(self) -> Ways:
+        """How many ways mesh axes cut an array."""
+        return Ways(dict(self.axes))
+
+    @cached_property
+    def positions(self) -> dict[str, Ints]:
+        """Each chip's index along every mesh axis."""
+        order = sorted(range(len(self.chips)), key=self.chips.__getitem__)
+        grid = np.indices(tuple(self.axes.values())).reshape(len(self.axes), -1)[:, order]
+        return dict(zip(self.axes, grid, strict=True))
+
+    def part(self, axes: Sequence[str]) -> Ints:
+        """The part of each chip when an array is cut over `axes`, major first."""
+        part = np.zeros(prod(self.axes.values()), dtype=np.int64)
+        for axis in axes:
+            part = part * self.axes[axis] + self.positions[axis]
+        return part
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """What each chip holds of the weights that a generate table stores."""
+
+    rules: GenerateRules
+    sizes: Sizes
+    places: Places
+
+    def run(self, size: int, axes: Axes) -> Run:
+        """An axis of `size` cut into equal parts, the last ones short or empty where it does not divide."""
+        width = ceil(size / self.places.ways(axes))
+        first = self.places.part(axes) * width
+        return np.minimum(first, size), np.minimum(first + width, size)
+
+    def runs(self, dimension: str) -> Run:
+        """The run of one dimension that each chip holds."""
+        sizes, rules, ways = self.sizes, self.rules, self.places.ways
+        if dimension != "q_heads":
+            size = {"d_model": sizes.d_model, "kv_heads": sizes.kv_heads, "d_ff": sizes.d_ff, "vocab": sizes.vocab}
+            return self.run(size[dimension], getattr(rules, dimension))
+        # Query heads follow the KV shard that they read, and each shard is padded at its own end.
+        heads = sizes.heads(rules, ways)
+        shard = self.places.part(rules.kv_heads) * heads.kv_local * heads.group
+        end = np.minimum(shard + heads.kv_local * heads.group, sizes.q_heads)
+        first = shard + self.places.part(without(rules.q_heads, rules.kv_heads)) * heads.q_local
+        return np.minimum(first, end), np.minimum(first + heads.q_local, end)
+
+    def same_cache(self, other: "Boxes") -> bool:
+        """Whether every chip keeps the same KV heads of the same sequences."""
+        heads = zip(self.runs("kv_heads"), other.runs("kv_heads"), strict=True)
+        if self.places.ways(self.rules.batch) != other.places.ways(other.rules.batch):
+            return False
+        slots = (self.places.part(self.rules.batch), other.places.part(other.rules.batch))
+        return all(np.array_equal(a, b) for a, b in (*heads, slots))
+
+
+def weights_of(block: str, sizes: Sizes) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The weights of a block: elements for each pair of indices, and the dimensions that can be cut."""
+    if block == "attention":
+        pairs = 2 * sizes.head_dim * sizes.layers
+        return (pairs, ("q_heads", "d_model")), (pairs, ("kv_heads", "d_model"))
+    if block == "mlp":
+        return ((3 * sizes.layers, ("d_ff", "d_model")),)
+    return (((1 if sizes.tied else 2) * sizes.d_model, ("vocab",)),)
+
+
+def received_bytes(block: str, new: Boxes, old: Boxes | None) -> int:
+    """The most bytes of a block's weights that any chip must receive; all of its part where there is no old one."""
+    elements: Ints = np.zeros(len(new.places.chips), dtype=np.int64)
+    for each, dimensions in weights_of(block, new.sizes):
+        runs = [new.runs(dimension) for dimension in dimensions]
+        new_box = np.prod([end - first for first, end in runs], axis=0)
+        kept = np.zeros_like(new_box)
+        if old is not None:
+            before = [old.runs(dimension) for dimension in dimensions]
+            kept = np.prod([shared(mine, theirs) for mine, theirs in zip(runs, before, strict=True)], axis=0)
+        elements = elements + each * (new_box - kept)
+    return ceil(int(elements.max()) * new.sizes.weight_bytes)
+
+
+def shared(mine: Run, theirs: Run) -> Ints:
+    """How many elements two runs have in common, per chip."""
+    overlap: Ints = np.maximum(np.minimum(mine[1], theirs[1]) - np.maximum(mine[0], theirs[0]), 0)
+    return overlap

@@ -1,0 +1,142 @@
+"""Why no layout is legal under pins, as far as it can be said: options with what is pinned, and what they break."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from cost_models.chips import chip
+from cost_models.stacks import stack
+from cost_models.torus import parse_slice
+from planner.problem.build import load_of, pieces_of, pinned_slices
+from planner.problem.legal import LANES, divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
+from planner.problem.machine import Machine
+from planner.problem.meshes import meshes
+from planner.problem.options import ROLES, RULES, Option, Residual, mode_tuples, role_tuples
+from planner.problem.pins import BLOCK_FIELDS, PinValue, allowed_by
+from planner.problem.rules import GenerateRules, PrefillRules
+from planner.problem.sizes import sizes_of
+from planner.problem.tables import Load
+from planner.spec import Spec
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One option with what is pinned: its residual layout, and the rules that it breaks, none for a legal one."""
+
+    residual: tuple[Residual, ...]
+    broken: tuple[str, ...]
+
+
+def why_no_layout(spec: Spec) -> list[str]:
+    """Sentences on why a spec whose pins leave no legal layout has none."""
+    machines = machines_of(spec)
+    loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
+    by_mesh = [
+        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in BLOCK_FIELDS}
+        for machine in machines
+    ]
+    if missing := list(missing_axes(spec, machines)):
+        return missing
+    found = [sentence for block in BLOCK_FIELDS if (sentence := block_sentence(block, [m[block] for m in by_mesh]))]
+    return found or [disagreement(by_mesh)]
+
+
+def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
+    """Pins that name an axis which no mesh has."""
+    known = {name for machine in machines for axis in machine.mesh for name in (axis.name, axis.torus_axis)}
+    for address, value in spec.pins.items():
+        for axis in value if isinstance(value, tuple) else ():
+            if axis not in known:
+                slices = f"{spec.hardware.chip} {' or '.join(pinned_slices(spec))}"
+                yield f"{address}: {axis} is not an axis of {slices}; its meshes have {', '.join(sorted(known))}"
+
+
+def machines_of(spec: Spec) -> list[Machine]:
+    """Every mesh of the slices that may be used."""
+    machine_chip, sizes = chip(spec.hardware.chip), sizes_of(spec)
+    slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
+    return [
+        Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
+        for slice_ in slices
+        for mesh in meshes(slice_)
+    ]
+
+
+def options(block: str, machine: Machine, load: Load, pins: Mapping[str, PinValue]) -> Iterator[Tried]:
+    """The options of a block on one mesh that have what is pinned, legal or not."""
+    allowed = allowed_by(pins, pieces_of(machine.mesh))[block]
+    for residual, stored, rules in tables_of(block, machine):
+        if allowed.generate(stored) and allowed.prefill(stored, rules):
+            yield Tried(residual, tuple(broken_rules(block, stored, rules, machine, load)))
+
+
+def tables_of(block: str, machine: Machine) -> Iterator[tuple[tuple[Residual, ...], GenerateRules, PrefillRules]]:
+    """Every option of a block on one mesh, as its residual layout and its tables."""
+    names = tuple(axis.name for axis in machine.mesh)
+    sizes = tuple(axis.size for axis in machine.mesh)
+    for taken in role_tuples(sizes, ROLES[block]):
+        for modes in mode_tuples(sizes, taken):
+            option = Option(taken, modes)
+            yield option.residual, *RULES[block](names, option)
+
+
+def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes an option illegal, each rule in words."""
+    sizes, ways = machine.sizes, machine.ways
+    if block == "attention" and not legal_heads(stored, machine):
+        yield heads_text(stored, machine)
+    if not legal_d_model(stored, machine):
+        yield f"d_model {sizes.d_model} does not divide into {ways(stored.d_model)} parts{lanes_text(machine)}"
+    if block == "mlp" and not legal_d_ff(stored, machine):
+        yield f"d_ff {sizes.d_ff} is too small for {ways(stored.d_ff)} parts{lanes_text(machine)}"
+    if not divides(load.smallest, rules, machine):
+        cut = ways(rules.tokens + rules.d_model)
+        yield f"the shortest bucket of {load.smallest} tokens does not divide into {cut} parts"
+    if not any(legal_batch(stored, batch, machine) for batch in load.batches):
+        batches, axes = " or ".join(map(str, load.batches)), stored.rows + stored.batch
+        yield f"a batch of {batches} does not divide {ways(axes)} ways (over {','.join(axes)})"
+
+
+def heads_text(stored: GenerateRules, machine: Machine) -> str:
+    """Why heads cannot be cut as a table says."""
+    sizes, heads = machine.sizes, machine.sizes.heads(stored, machine.ways)
+    if heads.kv_padded >= 2 * sizes.kv_heads:
+        return (
+            f"{sizes.kv_heads} KV heads do not cut {heads.kv_ways} ways (over {','.join(stored.kv_heads)}): "
+            "half or more of the shards' heads would be padding"
+        )
+    return (
+        f"{heads.q_ways} chips cannot share a KV shard of {heads.kv_local} heads: "
+        f"query heads split over copies of one KV head only (cut {sizes.kv_heads} KV heads further)"
+    )
+
+
+def lanes_text(machine: Machine) -> str:
+    """On a TPU, that parts are whole lanes."""
+    return f" of whole lanes of {LANES}" if machine.chip.kind == "tpu" else ""
+
+
+def block_sentence(block: str, by_mesh: list[list[Tried]]) -> str | None:
+    """Why a block has no legal option on any mesh; None if it has one."""
+    tried = [each for options_ in by_mesh for each in options_]
+    if not tried:
+        return f"{block}: no way to cut it has what is pinned"
+    nearest = min(tried, key=lambda each: len(each.broken))
+    if not nearest.broken:
+        return None
+    return f"{block}: {len(tried)} options have what is pinned, and none is legal; the nearest: {nearest.broken[0]}"
+
+
+def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:
+    """Which blocks cannot agree on the residual stream, though each has a legal option on its own."""
+    legal = [
+        {block: {each.residual for each in found if not each.broken} for block, found in mesh.items()}
+        for mesh in by_mesh
+    ]
+    for first, second in combinations(BLOCK_FIELDS, 2):
+        if not any(mesh[first] & mesh[second] for mesh in legal):
+            return (
+                f"{first} and {second} have options with what is pinned, "
+                "but none that agree on how the residual stream is cut"
+            )
+    return "every block has options with what is pinned, but they do not all agree on how the residual stream is cut"

@@ -1,0 +1,20 @@
+"""What can be planned, and is not rendered yet."""
+
+from planner.plan.schema import Plan
+from planner.render.model import RenderError
+
+
+def refuse_unrendered(plan: Plan) -> None:
+    """Raise RenderError for strategies that no package is rendered for yet, by name."""
+    rules = plan.generate.rules
+    found = {
+        f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
+        f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
+        f"{plan.prefill.prompts} prompts read together": plan.prefill.prompts > 1,
+    }
+    missing = [name for name, present in found.items() if present]
+    if missing:
+        raise RenderError(
+            f"no package is rendered yet for {' and '.join(missing)}; plan the spec with "
+            "--set serving.strategies=rendered"
+        )

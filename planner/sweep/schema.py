@@ -1,0 +1,97 @@
+"""A sweep as data: every setting, every layout that was solved for it, and what is on the frontier.
+
+The JSON output is these records. Sizes are bytes, times are seconds; numbers have six significant digits.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from planner.plan.schema import GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
+
+FORMAT_VERSION = "1.0"
+
+LatencyName = Literal["tpot", "ttft"]
+AgainstName = Literal["throughput", "cost"]
+BestFor = Literal["tpot", "ttft", "throughput", "cost", "objective"]
+Values = dict[str, str | int]
+"""The values of one setting by what is varied: `slice`, `generate.batch`, then the others as they were written."""
+
+
+class Point(Record):
+    """One setting with one proved layout.
+
+    `best_for` says at which end of its setting's own trade-off the layout stands, and is empty in between; `objective`
+    is what `plan` takes when the setting is pinned. `chosen` is what it takes for the spec as it is.
+    """
+
+    values: Values
+    chips: int
+    mesh: tuple[MeshAxis, ...]
+    prefill_rules: PrefillRules
+    generate_rules: GenerateRules
+    prefill_strategy: Strategy
+    generate_strategy: Strategy
+    prefill_step_s: float
+    generate_step_s: float
+    service: Service
+    hbm: Hbm
+    best_for: tuple[BestFor, ...]
+    on_frontier: bool = False
+    chosen: bool = False
+    accuracy: str = Field(default="", exclude=True)
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """What tells two points of the same spec apart: slice, batch, mesh and rules."""
+        return (
+            self.values["slice"],
+            self.values["generate.batch"],
+            self.mesh,
+            self.prefill_rules,
+            self.generate_rules,
+        )
+
+
+class Conflict(Record):
+    """One limit that an infeasible setting breaks: the bound, and the least any layout needs (bytes or seconds)."""
+
+    limit: Literal["hbm", "ttft", "tpot"]
+    have: float
+    need: float
+
+
+class Infeasible(Record):
+    """A setting without a plan; without conflicts where no layout is legal or something is not supported."""
+
+    values: Values
+    conflicts: tuple[Conflict, ...] = ()
+    reason: str
+
+
+class Sweep(Record):
+    """Everything that was solved. `chosen` is what `plan` takes for the spec as it is, inside the grid or not."""
+
+    format_version: str = FORMAT_VERSION
+    name: str
+    chip: str
+    objective: str
+    latency: LatencyName
+    against: AgainstName
+    limits: dict[str, float]
+    over: dict[str, tuple[str | int, ...]]
+    settings: int
+    points: tuple[Point, ...]
+    infeasible: tuple[Infeasible, ...]
+    chosen: Point | None
+    accuracy: tuple[str, ...]
+
+    @property
+    def frontier(self) -> tuple[Point, ...]:
+        """The points that no other dominates."""
+        return tuple(point for point in self.points if point.on_frontier)
+
+    @property
+    def dominated(self) -> tuple[Point, ...]:
+        """The other points."""
+        return tuple(point for point in self.points if not point.on_frontier)
