@@ -1,6 +1,7 @@
 """What a rule does: how many ways it cuts a logical axis, and what each chip holds of it."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.plan.placement import cut_by
 
 CUTS = {
     "tokens": "the tokens of the prompts",
@@ -17,7 +18,7 @@ CUTS = {
 
 def explain_rule(subject: Subject, phase: str, logical: str) -> Explanation:
     """One rule of a phase's table."""
-    axes = getattr(subject.phase(phase).rules, logical)
+    axes = cut_by(subject.phase(phase).rules, logical)
     ways, size = subject.machine.ways(axes), stored_size(subject, phase, logical)
     if axes:
         text = f"{logical} on {','.join(axes)}: {CUTS[logical]} cut {ways} ways, {size / ways:g} of {size} on each chip"

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from planner.plan.schema import Mesh
+from planner.plan.schema import GenerateRules, Mesh, PrefillRules
 
 Held = dict[tuple[int, ...], tuple[int, int]]
 
@@ -19,3 +19,10 @@ def parts_held(mesh: Mesh, axes: tuple[str, ...]) -> Held:
             part, ways = part * size + index, ways * size
         held[chip] = (part, ways)
     return held
+
+
+def cut_by(rules: GenerateRules | PrefillRules, logical: str) -> tuple[str, ...]:
+    """The mesh axes that cut a logical axis, those that come with another included: cached sequences lie where theirs
+    of the residual stream do, and are cut further."""
+    axes: tuple[str, ...] = getattr(rules, logical)
+    return (*rules.rows, *axes) if logical == "batch" and isinstance(rules, GenerateRules) else axes

@@ -2,7 +2,7 @@
 
 from planner.explain import Subject
 from planner.explain.rules import stored_size
-from planner.plan.placement import Held, parts_held
+from planner.plan.placement import Held, cut_by, parts_held
 from planner.report.html import Html, element, joined
 
 MOST_CHIPS = 256
@@ -14,7 +14,7 @@ HOLDS = {
         ("kv_heads", "KV heads"),
         ("d_ff", "d_ff"),
         ("rows", "sequences"),
-        ("batch", "batch"),
+        ("batch", "cached sequences"),
         ("kv_tokens", "cached tokens"),
     ),
 }
@@ -35,7 +35,7 @@ def mesh_grid(subject: Subject) -> Html:
 def rules_shown(subject: Subject) -> list[tuple[str, str, tuple[str, ...]]]:
     """Phase, logical axis and mesh axes of what a chip's cell names."""
     return [
-        (phase, name, getattr(subject.phase(phase).rules, name)) for phase, names in HOLDS.items() for name, _ in names
+        (phase, name, cut_by(subject.phase(phase).rules, name)) for phase, names in HOLDS.items() for name, _ in names
     ]
 
 

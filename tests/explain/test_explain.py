@@ -118,3 +118,12 @@ def test_the_command_prints_text_and_json(tmp_path, capsys: pytest.CaptureFixtur
     plan = example_plan(SMOLLM2)
     assert data == json.loads(explanations_to_json(explain(plan, None, shadows_of(plan))))
     assert data["explanations"][0]["address"] == "prefill"
+
+
+def test_cached_sequences_are_cut_where_those_of_the_stream_are() -> None:
+    rows_on_x = "pins={generate.rows: x, generate.batch: 32}"
+    plan = example_plan("llama_3_1_70b_v5e_4x4", "serving.strategies=all", rows_on_x)
+    (told,) = explain(plan, "generate.rules.batch")
+    ways = Subject.of(plan).machine.ways(plan.generate.rules.rows + plan.generate.rules.batch)
+    assert told.numbers["ways"] == ways > 1
+    assert f"{32 // ways} of 32 on each chip" in told.sentences[0]
