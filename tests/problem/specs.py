@@ -61,7 +61,7 @@ def specs(draw, slices: dict[str, tuple[str, ...]] = SMALL_SLICES, concurrency: 
     limits = {
         limit: draw(st.sampled_from([1e-4, 1e-3, 1e-2, 0.1, 1.0]))
         for limit in ("ttft", "tpot")
-        if draw(st.integers(0, 3)) == 0
+        if draw(st.integers(0, 5)) == 0
     }
     return spec_from_data(
         {
@@ -72,7 +72,7 @@ def specs(draw, slices: dict[str, tuple[str, ...]] = SMALL_SLICES, concurrency: 
                 "chip": name,
                 "slices": allowed,
                 "stack": draw(st.sampled_from(STACKS)),
-                "reserve": draw(st.sampled_from([0.0, 0.08, 0.9, 0.99])),
+                "reserve": draw(st.sampled_from([0.0, 0.08, 0.5, 0.9])),
             },
             "workload": {
                 "prompt_tokens": draw(tokens(1500)),

@@ -1,13 +1,16 @@
 """Small real problems, priced by the planner: the search equals an enumeration that shares nothing with it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from planner.problem.build import build
-from planner.problem.problem import MeshTable, Problem
+from planner.problem.problem import Limits, MeshTable, Problem
 from planner.solve.search import search
+from planner.solve.shadow import quantity_of
 from planner.solve.verify import exact_optimum, faults
 from planner.spec import Spec
 from tests.problem.specs import specs
@@ -59,17 +62,33 @@ def sums_of(table: MeshTable, at: int, residual: int, price: str) -> np.ndarray:
     return parts[0][:, None, None] + parts[1][:, None] + parts[2]
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(specs(TINY_SLICES, concurrency=6, most_slices=1))
-def test_search_equals_every_combination_tried(spec: Spec):
+@st.composite
+def small_problems(draw, most_slices: int = 1) -> Problem:
+    """A problem with its spec's limits, or with some that bind: between the least and what the free optimum takes."""
+    spec: Spec = draw(specs(TINY_SLICES, concurrency=8, most_slices=most_slices))
     problem = build(spec).problem
+    free = replace(problem, limits=Limits())
+    best = search(free)
+    if best is None or draw(st.booleans()):
+        return problem
+    limits = {}
+    for name in draw(st.sets(st.sampled_from(["hbm", "ttft", "tpot"]), min_size=1)):
+        nearest = search(replace(free, goal=name))
+        assert nearest is not None
+        least, taken = (quantity_of(each, name) for each in (nearest, best))
+        limits[name] = least + draw(st.integers(-1, 9)) * (taken - least) // 9
+    return replace(problem, limits=Limits(**limits))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(small_problems())
+def test_search_equals_every_combination_tried(problem: Problem):
     solution, least = search(problem), least_goal(problem)
     assert (solution.value if solution else None) == least
     assert solution is None or faults(solution.taken) == []
 
 
 @settings(max_examples=EXAMPLES // 5, deadline=None)
-@given(specs(TINY_SLICES, concurrency=6, most_slices=2))
-def test_enumeration_without_the_solver_equals_every_combination_tried(spec: Spec):
-    problem = build(spec).problem
+@given(small_problems(most_slices=2))
+def test_enumeration_without_the_solver_equals_every_combination_tried(problem: Problem):
     assert exact_optimum(problem) == least_goal(problem)
