@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def palm(
     hbm_bytes: float | None = None,
     pins: tuple[tuple[str, Any], ...] = (),
 ) -> Plan:
-    """The plan of PaLM-540B in bf16 on a slice of v4: as many requests as `batch`, and with `hbm_bytes` that much HBM."""
+    """The plan of PaLM-540B in bf16 on a slice of v4: `batch` requests at once, and so much HBM if it is given."""
     data = {
         "version": 1,
         "name": "palm",
@@ -156,7 +157,7 @@ def test_1d_moves_as_much_on_any_number_of_chips_and_2d_falls_as_its_root():
     """ESTI section 3.2.2: the volume of 1D does not depend on the chips, that of 2D goes as 1 / sqrt(chips)."""
     assert moved_bytes("4x4x4", "1d") == moved_bytes("4x8x8", "1d") == moved_bytes("8x8x16", "1d")
     volumes = [moved_bytes(each, "2d") for each in ("4x4x4", "4x8x8", "8x8x16")]
-    for larger, smaller in zip(volumes, volumes[1:], strict=False):
+    for larger, smaller in pairwise(volumes):
         assert larger / smaller == pytest.approx(2, rel=0.35)
     assert volumes[0] / volumes[2] == pytest.approx(4, rel=0.25)
 
