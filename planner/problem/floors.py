@@ -21,6 +21,7 @@ from planner.problem.legal import LANES
 from planner.problem.links import Floats, LinkFloors
 from planner.problem.machine import Machine
 from planner.problem.problem import NS, UNIT_BYTES, Bools, Floor, Ints, Stored
+from planner.problem.rules import Axes
 
 if TYPE_CHECKING:
     from planner.problem.tables import Load
@@ -93,8 +94,12 @@ class Floors:
     @cached_property
     def blocks(self) -> tuple["BlockFloor", ...]:
         """Attention and MLP."""
-        links = LinkFloors(self.machine)
-        return tuple(BlockFloor(shape, links, self.load) for shape in shapes(self.machine, self.load))
+        return tuple(BlockFloor(shape, self.links, self.load) for shape in shapes(self.machine, self.load))
+
+    @cached_property
+    def links(self) -> LinkFloors:
+        """What the mesh's links allow."""
+        return LinkFloors(self.machine)
 
     @cached_property
     def kept_units(self) -> Ints:
@@ -108,24 +113,31 @@ class Floors:
     @cached_property
     def vocab_prefill_ns(self) -> Ints:
         """Nanoseconds of the vocabulary's local work, for each number of prompts read together."""
-        tokens = self.load.prompt
-        return whole_ns([min(self.vocab_s(prompts * tokens, prompts, 1)) for prompts in self.load.prompts])
+        tokens, cuts = self.load.prompt, self.vocab_cuts
+        return whole_ns(
+            [min(self.vocab_s(axes, prompts * tokens, prompts) for axes in cuts) for prompts in self.load.prompts]
+        )
 
     @cached_property
     def vocab_steps_ns(self) -> Ints:
         """The same of a step of each batch, whose rows are cut by the axes that do not cut the vocabulary."""
-        chips = self.machine.slice.chips
-        return whole_ns([min(self.vocab_s(batch / chips, batch / chips, 0)) for batch in self.load.batches])
+        rows = {axes: self.machine.ways(axes) / self.machine.slice.chips for axes in self.vocab_cuts}
+        return whole_ns(
+            [
+                min(self.vocab_s(axes, batch * share, batch * share) for axes, share in rows.items())
+                for batch in self.load.batches
+            ]
+        )
 
-    def vocab_s(self, looked_up: float, rows: float, whole: int) -> list[float]:
-        """Seconds of the vocabulary's local work for every set of axes that cuts it; `whole`: rows are not cut."""
-        machine, found = self.machine, []
-        for axes in LinkFloors(machine).sets:
-            names = tuple(axis.name for axis in axes)
-            times = 1 if whole else machine.ways(names)
-            parts = vocab_parts(names, looked_up * times, rows * times, machine)
-            found.append(sum(machine.total_s(part) for part in parts.values()))
-        return found
+    @cached_property
+    def vocab_cuts(self) -> list[Axes]:
+        """Every set of axes that may cut the vocabulary."""
+        return [tuple(axis.name for axis in axes) for axes in self.links.sets]
+
+    def vocab_s(self, vocab: Axes, looked_up: float, rows: float) -> float:
+        """Seconds of the vocabulary's local work on one chip."""
+        parts = vocab_parts(vocab, looked_up, rows, self.machine)
+        return sum(self.machine.total_s(part) for part in parts.values())
 
 
 def fitting(units: Ints, others: Ints, most: int | None) -> Bools:
