@@ -1,10 +1,10 @@
 """Lower bounds on what any layout costs on a mesh, from sizes alone: a mesh is priced when no other's is lower.
 
 In a block each mesh axis cuts the stored weights or not. Of those that do, prefill may gather over some; the others cut
-d_model (X chips together) or the block's width (Y) where it computes. On n chips a chip then multiplies at least
-R * X * Y / n of R rows with its part of the weights, whatever is cut otherwise, and rows travel: hidden columns over X,
-the residual stream over Y, each there and back. Every legal cut is tried, charged at the rate of all its links at once
-and for the fewest hops, so that no layout is cheaper.
+d_model (X chips together) or the block's width (Y) where it computes. The axes that are left can cut its rows, evenly.
+A chip multiplies what remains of the rows with its part of the weights, and they travel: hidden columns over X, the
+residual stream over Y, each there and back. Every legal cut is tried, charged at the rate of all its links at once and
+for the fewest hops, so that no layout is cheaper.
 """
 
 from dataclasses import dataclass
@@ -182,26 +182,27 @@ class BlockFloor:
     def prefill_ns(self) -> Ints:
         """Nanoseconds of prefills, [stored, prompts]."""
         rows = np.array(self.load.prompts, dtype=np.float64) * self.load.prompt
-        return self.least_ns(self.cuts, rows, self.shape.prefill_between_s)
+        spread = self.links.spread(np.array([self.load.smallest]))
+        return self.least_ns(self.cuts, rows, spread, self.shape.prefill_between_s)
 
     @cached_property
     def steps_ns(self) -> Ints:
         """Nanoseconds of steps, [stored, batches]; no weights are gathered."""
-        rows = np.array(self.load.batches, dtype=np.float64)
-        return self.least_ns(self.cuts.where(self.cuts.gathered == 0), rows, self.shape.step_between_s)
+        rows, cuts = np.array(self.load.batches), self.cuts.where(self.cuts.gathered == 0)
+        return self.least_ns(cuts, rows.astype(np.float64), self.links.spread(rows), self.shape.step_between_s)
 
-    def least_ns(self, cuts: Cuts, rows: Floats, between_s: Floats) -> Ints:
+    def least_ns(self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats) -> Ints:
         """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights."""
-        seconds = self.seconds(cuts, rows, between_s) * self.links.machine.sizes.layers
+        own = rows / spread[cuts.d_model | cuts.width]
+        seconds = self.seconds(cuts, rows, own, between_s) * self.links.machine.sizes.layers
         found = np.full((len(self.links.sets), len(rows)), np.inf)
         np.minimum.at(found, cuts.stored, seconds)
         return whole_ns(found[self.kept])
 
-    def seconds(self, cuts: Cuts, rows: Floats, between_s: Floats) -> Floats:
-        """Seconds of one layer, [cuts, rows]."""
+    def seconds(self, cuts: Cuts, rows: Floats, own: Floats, between_s: Floats) -> Floats:
+        """Seconds of one layer, [cuts, rows], of which a chip multiplies its `own`."""
         stack = self.links.machine.stack
         x, y = self.links.ways[cuts.d_model][:, None], self.links.ways[cuts.width][:, None]
-        own = rows * x * y / self.links.machine.slice.chips
         local = self.matmuls_s(own, x, y) + self.elementwise_s(rows) + between_s
         talking = self.rows_s(cuts, own, x, y) + self.gather_s(cuts)[:, None]
         found: Floats = np.maximum(local, talking + (1 - stack.hides) * local)

@@ -13,6 +13,7 @@ from cost_models.collectives import bandwidth_bytes_per_s, latency_s
 from cost_models.stacks import Stack, stack
 from cost_models.torus import MeshAxis, merge_axes
 from planner.problem.machine import Machine
+from planner.problem.problem import Ints
 
 Floats = npt.NDArray[np.float64]
 
@@ -41,6 +42,14 @@ class LinkFloors:
     def ways(self) -> Floats:
         """Chips of a group."""
         return np.array([self.machine.ways(tuple(axis.name for axis in axes)) for axes in self.sets], dtype=np.float64)
+
+    def spread(self, wholes: Ints) -> Floats:
+        """The most ways that the axes outside of a set can cut a whole number evenly, [sets, wholes]."""
+        even = wholes % self.ways[:, None] == 0
+        numbers = np.arange(len(self.sets))
+        outside = numbers[:, None] & numbers == 0
+        most: Floats = (outside[:, :, None] * (self.ways[:, None] * even)).max(axis=1)
+        return most
 
     @cached_property
     def rate(self) -> Floats:

@@ -26,9 +26,9 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict)
-    _matmuls: dict[tuple[float, float, float], Roofline] = field(default_factory=dict)
-    _elementwise: dict[tuple[float, float], Roofline] = field(default_factory=dict)
+    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict, compare=False, repr=False)
+    _matmuls: dict[tuple[float, float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
+    _elementwise: dict[tuple[float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def ways(self) -> Ways:

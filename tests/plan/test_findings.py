@@ -52,27 +52,33 @@ def palm(
     pins: tuple[tuple[str, Any], ...] = (),
 ) -> Plan:
     """The plan of PaLM-540B in bf16 on a slice of v4: `batch` requests at once, and so much HBM if it is given."""
-    data = {
-        "version": 1,
-        "name": "palm",
-        "model": palm_model(layers, prompt + output),
-        "hardware": {"chip": "v4", "slices": [slice_], "reserve": 0.0, "stack": stack},
-        "workload": {
-            "prompt_tokens": {"mean": prompt, "p95": prompt},
-            "output_tokens": {"mean": output, "p95": output},
-            "concurrency": batch,
-            "max_context": prompt + output,
-        },
-        "objective": "throughput",
-        "pins": {"generate.batch": batch, "prefill.prompts": prompts, **dict(pins)},
-    }
-    spec = spec_from_data(data)
+    spec = spec_from_data(
+        {
+            "version": 1,
+            "name": "palm",
+            "model": palm_model(layers, prompt + output),
+            "hardware": {"chip": "v4", "slices": [slice_], "reserve": 0.0, "stack": stack},
+            "workload": workload(prompt, output, batch),
+            "objective": "throughput",
+            "pins": {"generate.batch": batch, "prefill.prompts": prompts, **dict(pins)},
+        }
+    )
     built = build(spec)
     if hbm_bytes is not None:
         built = replace(built, problem=replace(built.problem, limits=Limits(hbm=int(hbm_bytes // UNIT_BYTES))))
     solution = search(built.problem)
     assert solution is not None
     return build_plan(spec, built, solution)
+
+
+def workload(prompt: int, output: int, batch: int) -> dict[str, Any]:
+    """Requests of one length, `batch` at once."""
+    return {
+        "prompt_tokens": {"mean": prompt, "p95": prompt},
+        "output_tokens": {"mean": output, "p95": output},
+        "concurrency": batch,
+        "max_context": prompt + output,
+    }
 
 
 def palm_model(layers: int, longest: int) -> dict[str, Any]:
