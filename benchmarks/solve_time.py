@@ -1,4 +1,7 @@
-"""How long a plan takes, in a warm process and as a whole command, and how much memory: one row for each case."""
+"""How long a plan takes, in a warm process and as a whole command, and how much memory: one row for each case.
+
+The warm plan is the problem built and solved with its proof; the command besides finds runner-ups and writes the plan.
+"""
 
 import resource
 import statistics
