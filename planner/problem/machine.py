@@ -26,7 +26,9 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict)
+    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict, compare=False, repr=False)
+    _matmuls: dict[tuple[float, float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
+    _elementwise: dict[tuple[float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def ways(self) -> Ways:
@@ -49,8 +51,11 @@ class Machine:
         return self._seconds[key]
 
     def matmul(self, rows: float, inner: float, outer: float) -> Roofline:
-        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer."""
-        return self.matmul_once(rows, inner, outer, self.stack.weight_passes) * self.sizes.layers
+        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer; few shapes, asked for often."""
+        key = rows, inner, outer
+        if key not in self._matmuls:
+            self._matmuls[key] = self.matmul_once(*key, self.stack.weight_passes) * self.sizes.layers
+        return self._matmuls[key]
 
     def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1) -> Roofline:
         """One weight matmul on one chip, its weights carried `passes` times."""
@@ -67,9 +72,13 @@ class Machine:
 
     def elementwise(self, rows: float, width: float) -> Roofline:
         """What happens to `rows` activations of `width` outside matmuls, in every layer."""
-        return elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack) * self.sizes.layers
+        key = rows, width
+        if key not in self._elementwise:
+            once = elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack)
+            self._elementwise[key] = once * self.sizes.layers
+        return self._elementwise[key]
 
-    @property
+    @cached_property
     def overlap(self) -> Overlap:
         """What still overlaps in a part: collectives are counted without what local work hides of them."""
         return "nothing" if self.stack.overlap == "nothing" else "compute_and_hbm"

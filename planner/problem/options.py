@@ -9,6 +9,7 @@ layouts agree.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import product
 from typing import Literal
 
@@ -146,6 +147,7 @@ def axes_with(names: Axes, roles: tuple[Role, ...], *wanted: Role) -> Axes:
     return tuple(name for role in wanted for name, own in zip(names, roles, strict=True) if own is role)
 
 
+@cache
 def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The attention part of both tables."""
     roles = option.roles
@@ -168,6 +170,7 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
     return generate, prefill
 
 
+@cache
 def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The MLP part of both tables."""
     roles = option.roles
@@ -204,6 +207,7 @@ def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
     return tokens, kept
 
 
+@cache
 def vocab_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The tables that the vocabulary block sees: its own axes and the residual stream's; its weights stay in place."""
     roles = option.roles

@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.problem import costs, hbm
 from planner.problem.costs import seconds_of
-from planner.problem.floors import floor_of
+from planner.problem.floors import Floors
 from planner.problem.legal import divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
 from planner.problem.machine import Machine
 from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
@@ -49,6 +49,7 @@ class Pricer:
     rendered: bool
     _spaces: dict[str, Space] = field(default_factory=dict)
     _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
+    _tables: dict[str, list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -60,6 +61,11 @@ class Pricer:
     def axis_sizes(self) -> tuple[int, ...]:
         """The mesh axes' sizes."""
         return tuple(axis.size for axis in self.machine.mesh)
+
+    @cached_property
+    def floors(self) -> Floors:
+        """The floors of the mesh."""
+        return Floors(self.machine, self.load)
 
     def tables(self) -> list[MeshTable]:
         """One table for every number of prompts read together."""
@@ -74,7 +80,7 @@ class Pricer:
             machine.mesh,
             prompts,
             residuals(len(machine.mesh)),
-            lambda hbm: floor_of(machine, self.load, prompts, hbm),
+            lambda hbm: self.floors.of(prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in BLOCKS),
             self,
         )
@@ -82,7 +88,9 @@ class Pricer:
     def block(self, name: str, prompts: int) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
         space = self.space(name)
-        priced = [self.prefill(name, key, prompts) for key in space.keys]
+        tables = self.prefill_tables(name)
+        each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
+        priced = [each_once[pair] for pair in tables]
         ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
         held = units[space.key_of]
 
@@ -99,6 +107,15 @@ class Pricer:
                 self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
             )
         return self._spaces[name]
+
+    def prefill_tables(self, name: str) -> list[tuple[GenerateRules, PrefillRules]]:
+        """The tables that the prefill of each key is priced by; that of the vocabulary does not ask what is stored."""
+        if name not in self._tables:
+            pairs = (self.rules(name, Option(*key)) for key in self.space(name).keys)
+            self._tables[name] = [
+                (GenerateRules(), rules) if name == "vocab" else (stored, rules) for stored, rules in pairs
+            ]
+        return self._tables[name]
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
@@ -154,11 +171,10 @@ class Pricer:
             kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
         return seconds_of(work, machine), kept
 
-    def prefill(self, name: str, key: Key, prompts: int) -> tuple[float, int]:
+    def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
         """Seconds of the prefill of a block, and the bytes per chip that it holds meanwhile."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
-        stored, rules = self.rules(name, Option(*key))
         if name == "attention":
             work = costs.prefill_attention_work(stored, rules, load.prompt, machine, prompts)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, prompts)

@@ -42,6 +42,27 @@ def test_solutions_are_sound_and_repeatable(problem: Problem):
     assert second.taken.choices == first.taken.choices
 
 
+@settings(max_examples=40, deadline=None)
+@given(problems())
+def test_ties_are_broken_alike_at_once_and_in_turn(problem: Problem):
+    at_once = search(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("planner.solve.model.OBJECTIVE_LIMIT", 0)
+        in_turn = search(problem)
+    assert (at_once and at_once.taken.choices) == (in_turn and in_turn.taken.choices)
+
+
+def test_memory_beyond_all_machines_is_no_overflow():
+    huge = [2**45 + 2**30 * row for row in range(40)]
+    blocks = tuple(block(name, huge) for name in ("attention", "mlp", "vocab"))
+    changes = np.arange(40, 0, -1, dtype=np.int64)[:, None]
+    parts = tuple(replace(each, change=changes) for each in blocks)
+    table = table_of("slice", 1, 1, 1, parts, no_floor(1))
+    solution = search(Problem((table,), (1,), 1, "cost", Limits()))
+    assert solution is not None
+    assert [choice.index for choice in solution.taken.choices] == [0, 0, 0]
+
+
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_a_looser_limit_never_costs_more(problem: Problem):
