@@ -8,7 +8,6 @@ from cost_models.chips import Chip, chip
 from cost_models.memory import usable_hbm_bytes
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
-from planner.errors import Unsupported
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
@@ -16,7 +15,7 @@ from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load, Pricer
-from planner.spec import Spec, unpackaged_features
+from planner.spec import Spec
 
 SMALLEST_BUCKET = 16
 
@@ -31,11 +30,7 @@ class Built:
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
-    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet.
-
-    `batches` are priced instead of those that the spec allows.
-    """
-    refuse_unpackaged(spec)
+    """The problem of a spec; `batches` are priced instead of those that the spec allows."""
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
@@ -53,20 +48,6 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     output = spec.workload.output_tokens.mean
     problem = Problem(tables, load.batches, output, spec.objective, limits_of(spec, machine_chip))
     return Built(problem, machines, load)
-
-
-def refuse_unpackaged(spec: Spec) -> None:
-    """Refuse by name what later packages will serve."""
-    features = unpackaged_features(spec.model)
-    if features:
-        raise Unsupported(
-            f"no package is rendered yet for {', '.join(features)}; plans cover dense models of the llama architecture"
-        )
-    if spec.model.kv_cache.dtype != spec.model.activations.dtype:
-        raise Unsupported(
-            f"no package is rendered yet for a {spec.model.kv_cache.dtype} KV cache under "
-            f"{spec.model.activations.dtype} activations; set model.kv_cache.dtype to {spec.model.activations.dtype}"
-        )
 
 
 def pinned_slices(spec: Spec) -> tuple[str, ...]:

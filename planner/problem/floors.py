@@ -2,7 +2,8 @@
 
 On n chips, let a block's weights be cut w ways where it computes; w differs between blocks and phases, so every divisor
 of n is tried. A chip then multiplies at least R * w / n rows with 1 / w of the weights, whatever is cut otherwise, and
-where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. Weights that HBM can
+where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. The rows of one copy
+of a mixture's experts meet at least those that they would draw at random. Weights that HBM can
 only hold in more than w parts are gathered in prefill, axis by axis. Rows are charged at the rate of all links together
 and for the fewest hops there and back, so that no layout is cheaper.
 """
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cost_models.collectives import bandwidth_bytes_per_s, latency_s
+from cost_models.attention import causal_pairs_in_window
+from cost_models.collectives import bandwidth_bytes_per_s, latency_s, steps
 from cost_models.matmul import compute_s, hbm_s
+from cost_models.moe import Mixture, experts_touched
 from cost_models.roofline import Roofline
 from cost_models.torus import Links, merge_axes
 from planner.problem.machine import Machine
@@ -30,11 +33,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """One block of a layer: its weights, and the widths that its two matmuls make and read."""
+    """Layers that are alike in one block: their weights, and the widths that their two matmuls make and read.
 
+    Of a `mixture` a row meets k of E experts, and a step reads those that its rows meet; the widths are those of k.
+    """
+
+    layers: int
     parameters: float
     out_width: float
     in_width: float
+    mixture: Mixture | None = None
+
+    def met(self) -> float:
+        """The part of the weights that one row meets."""
+        return self.mixture.experts_per_token / self.mixture.experts if self.mixture else 1.0
+
+    def read(self, rows: float) -> float:
+        """The part of the weights that `rows` meet together."""
+        if self.mixture is None:
+            return 1.0
+        return experts_touched(rows, self.mixture.experts, self.mixture.experts_per_token) / self.mixture.experts
 
 
 def floor_of(machine: Machine, load: "Load", prompts: int, hbm_units: int | None) -> Floor:
@@ -57,7 +75,7 @@ def stored_floors(
 
     Generate computes where they are stored; prefill too, or on fewer ways after a gather.
     """
-    least, layers = stored_ways(shape, machine, hbm_units) * (1 - ROUNDING), machine.sizes.layers
+    least, layers = stored_ways(shape, machine, hbm_units) * (1 - ROUNDING), shape.layers
     stored = [each for each in divisors(machine.slice.chips) if each >= least]
     prefill_s = [prefill_floor_s(shape, each, prompts * load.prompt, machine) for each in stored]
     steps_s = [[block_floor_s(shape, batch, each, 0.0, machine) for batch in load.batches] for each in stored]
@@ -72,22 +90,44 @@ def whole_ns(seconds: float) -> int:
     return floor(seconds * NS)
 
 
-def shapes(machine: Machine) -> tuple[Shape, Shape]:
-    """Attention and MLP of one layer, without padding; keys and values may be made where they are kept, so they do not
-    travel."""
+def shapes(machine: Machine) -> tuple[Shape, ...]:
+    """The weights of layers that are alike, block by block, without padding."""
+    return (attention_shape(machine), *mlp_shapes(machine), *expert_shapes(machine))
+
+
+def attention_shape(machine: Machine) -> Shape:
+    """Attention. Keys and values may be made where they are kept, so they do not travel; of latent queries no more
+    than the latent does."""
     sizes = machine.sizes
-    q_width, kv_width = sizes.q_heads * sizes.head_dim, 2 * sizes.kv_heads * sizes.head_dim
-    return (
-        Shape(sizes.d_model * (2 * q_width + kv_width), q_width, q_width),
-        Shape(3 * sizes.d_model * sizes.d_ff, 2 * sizes.d_ff, sizes.d_ff),
-    )
+    parameters = sum(each.elements(sizes.q_heads, sizes.kv_heads, sizes.d_model) for each in sizes.matrices)
+    made = sizes.q_made(sizes.q_heads)
+    return Shape(sizes.layers, parameters, made, min(made, sizes.q_heads * sizes.out_dim))
+
+
+def mlp_shapes(machine: Machine) -> list[Shape]:
+    """The dense MLPs."""
+    sizes = machine.sizes
+    return [
+        Shape(each.layers, (sizes.inputs + 1) * sizes.d_model * each.d_ff, sizes.inputs * each.d_ff, each.d_ff)
+        for each in sizes.mlps
+    ]
+
+
+def expert_shapes(machine: Machine) -> list[Shape]:
+    """The experts of a mixture."""
+    sizes, mixture = machine.sizes, machine.sizes.mixture
+    if mixture is None:
+        return []
+    parameters = mixture.experts * (sizes.inputs + 1) * sizes.d_model * mixture.d_ff
+    width = mixture.experts_per_token * mixture.d_ff
+    return [Shape(sizes.sparse_layers, parameters, sizes.inputs * width, width, mixture)]
 
 
 def stored_ways(shape: Shape, machine: Machine, hbm_units: int | None) -> float:
     """The least ways that a block's weights must be cut where they are stored, all else being cut over all chips."""
     if hbm_units is None:
         return 1.0
-    own = machine.sizes.layers * shape.parameters * machine.sizes.weight_bytes
+    own = shape.layers * shape.parameters * machine.sizes.weight_bytes
     others = (weight_bytes(machine) - own) / machine.slice.chips
     return max(1.0, own / max(hbm_units * UNIT_BYTES - others, own / machine.slice.chips))
 
@@ -106,9 +146,10 @@ def block_floor_s(shape: Shape, rows: float, ways: int, gather_s: float, machine
     """Seconds of one block of one layer whose weights are cut `ways` where it computes, after `gather_s` of gathers."""
     chips, stack, sizes = machine.slice.chips, machine.stack, machine.sizes
     own, share = rows * ways / chips, shape.parameters / ways
-    flops = 2 * (own + stack.partial_overlap_tokens) * share
+    read = shape.read(own)
+    flops = 2 * (own * shape.met() + read * stack.partial_overlap_tokens) * share
     math_s = compute_s(flops, sizes.compute_dtype, machine.chip, stack)
-    read_s = hbm_s(share * sizes.weight_bytes * stack.weight_passes, machine.chip, stack)
+    read_s = hbm_s(read * share * sizes.weight_bytes * stack.weight_passes, machine.chip, stack)
     width = rows / chips * (sizes.d_model + shape.in_width) * sizes.activation_bytes
     local_s = machine.total_s(Roofline(math_s, read_s)) + hbm_s(stack.elementwise_passes * width, machine.chip)
     talk_s = gather_s + exchange_floor_s(shape, own, ways, machine)
@@ -116,9 +157,14 @@ def block_floor_s(shape: Shape, rows: float, ways: int, gather_s: float, machine
 
 
 def exchange_floor_s(shape: Shape, own_rows: float, ways: int, machine: Machine) -> float:
-    """Seconds of the collectives of a block over `ways` chips: the least over X * Y = `ways`."""
+    """Seconds of the collectives of a block over `ways` chips: the least over X * Y = `ways`.
+
+    Rows may go to their experts by all-to-all, whose bytes are not charged here.
+    """
     if ways == 1:
         return 0.0
+    if shape.mixture:
+        return machine.stack.collective_launch_s + 2 * hop_floor_s(ways, machine, all_to_all=True)
     d_model = machine.sizes.d_model
 
     def moved(x: int) -> float:
@@ -149,39 +195,55 @@ def rate_over(axes: Sequence[Links], machine: Machine) -> float:
     return bandwidth_bytes_per_s(axes, machine.chip) * stack.ici_efficiency * corrections
 
 
-def hop_floor_s(ways: int, machine: Machine) -> float:
-    """Seconds of the hops of one pass over the mesh axes that make up `ways` chips: the least over all that can."""
+def hop_floor_s(ways: int, machine: Machine, all_to_all: bool = False) -> float:
+    """Seconds of the hops of one pass over the mesh axes that make up `ways` chips: the least over all that can.
+
+    Through a switch an all-to-all takes one hop, whatever the stack says of other collectives.
+    """
+
+    def passed_s(axis: Links) -> float:
+        found = latency_s([axis], machine.chip, machine.stack)
+        return found / steps([axis], machine.chip, machine.stack) if all_to_all and machine.chip.switched else found
+
     axes = [axis for axis in machine.mesh if axis.size > 1]
     sets = (chosen for count in range(1, len(axes) + 1) for chosen in combinations(axes, count))
     enough = (chosen for chosen in sets if prod(axis.size for axis in chosen) >= ways)
-    return min(sum(latency_s([axis], machine.chip, machine.stack) for axis in chosen) for chosen in enough)
+    return min(sum(passed_s(axis) for axis in chosen) for chosen in enough)
 
 
 def scores_floor_s(prompt: int, prompts: int, machine: Machine) -> float:
-    """Seconds of the scores of prefill attention, half of the pairs masked, spread over all chips."""
+    """Seconds of the scores of prefill attention, masked pairs left out, spread over all chips."""
     sizes, chips = machine.sizes, machine.slice.chips
-    flops = 2 * prompts * prompt * prompt * sizes.q_heads * sizes.head_dim * sizes.layers
+    attended = 2 * sizes.head_dim if sizes.latent is None else sizes.latent.query_head_dim + sizes.latent.value_dim
+    pairs = sum(kind.layers * least_pairs(prompt, kind.window) for kind in sizes.kinds)
+    flops = 2 * prompts * pairs * sizes.q_heads * attended
     return compute_s(flops, sizes.compute_dtype, machine.chip) / machine.stack.attention_efficiency / chips
+
+
+def least_pairs(prompt: int, window: int | None) -> float:
+    """Tokens of a prompt and earlier ones that meet in a layer."""
+    pairs = prompt * prompt / 2
+    return pairs if window is None else min(pairs, causal_pairs_in_window(prompt, prompt, window))
 
 
 def reads_floor_s(batch: int, context: float, machine: Machine) -> float:
     """Seconds to read the KV cache of a step, spread over all chips."""
     sizes, chips = machine.sizes, machine.slice.chips
-    elements = batch * context * 2 * sizes.kv_heads * sizes.head_dim * sizes.layers
+    elements = batch * sizes.attended(context) * sizes.cached_dim
     return hbm_s(elements * sizes.kv_bytes / chips, machine.chip, machine.stack)
 
 
 def weight_bytes(machine: Machine) -> float:
     """Bytes of all weights, without padding and scales."""
     sizes = machine.sizes
-    layers = sizes.layers * sum(shape.parameters for shape in shapes(machine))
+    layers = sum(shape.layers * shape.parameters for shape in shapes(machine))
     return (layers + (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model) * sizes.weight_bytes
 
 
 def hbm_floor(batch: int, load: "Load", machine: Machine) -> int:
     """Units of 64 KiB per chip that weights and the KV cache take at least."""
     sizes = machine.sizes
-    cached = sizes.layers * batch * load.max_context * 2 * sizes.kv_heads * sizes.head_dim * sizes.kv_bytes
+    cached = batch * sizes.attended(load.max_context) * sizes.cached_dim * sizes.kv_bytes
     return floor((weight_bytes(machine) + cached) / machine.slice.chips / UNIT_BYTES)
 
 

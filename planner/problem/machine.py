@@ -10,7 +10,7 @@ from cost_models.roofline import Overlap, Roofline
 from cost_models.stacks import Stack
 from cost_models.torus import Slice, merge_axes
 from planner.problem.meshes import Mesh
-from planner.problem.planned import Collective, Program
+from planner.problem.primitives import Collective, Program
 from planner.problem.rules import Axes, Ways
 from planner.problem.sizes import Sizes
 
@@ -48,11 +48,19 @@ class Machine:
             self._seconds[key] = cost(whole, axes, self.chip, self.stack)
         return self._seconds[key]
 
-    def matmul(self, rows: float, inner: float, outer: float) -> Roofline:
-        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer."""
-        return self.matmul_once(rows, inner, outer, self.stack.weight_passes) * self.sizes.layers
+    def matmul(
+        self, rows: float, inner: float, outer: float, layers: int | None = None, experts: float = 1
+    ) -> Roofline:
+        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer or in `layers` of them.
 
-    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1) -> Roofline:
+        The rows are spread over `experts` such weights.
+        """
+        once = self.matmul_once(rows, inner, outer, self.stack.weight_passes, experts)
+        return once * (self.sizes.layers if layers is None else layers)
+
+    def matmul_once(
+        self, rows: float, inner: float, outer: float, passes: float = 1, experts: float = 1
+    ) -> Roofline:
         """One weight matmul on one chip, its weights carried `passes` times."""
         return matmul(
             rows,
@@ -63,11 +71,13 @@ class Machine:
             compute_dtype=self.sizes.compute_dtype,
             chip=self.chip,
             stack=self.stack,
+            experts=experts,
         )
 
-    def elementwise(self, rows: float, width: float) -> Roofline:
-        """What happens to `rows` activations of `width` outside matmuls, in every layer."""
-        return elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack) * self.sizes.layers
+    def elementwise(self, rows: float, width: float, layers: int | None = None) -> Roofline:
+        """What happens to `rows` activations of `width` outside matmuls, in every layer or in `layers` of them."""
+        once = elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack)
+        return once * (self.sizes.layers if layers is None else layers)
 
     @property
     def overlap(self) -> Overlap:
