@@ -75,8 +75,12 @@ class Stack:
         """The part of a block's collectives that local work does not hide: max(0, T_comm - ov * T_local) / T_comm."""
         if communication_s == 0:
             return 1.0
-        hidden_fraction = 1.0 if self.overlap == "everything" else self.hidden_fraction
-        return max(0.0, 1 - hidden_fraction * local_s / communication_s)
+        return max(0.0, 1 - self.hides * local_s / communication_s)
+
+    @property
+    def hides(self) -> float:
+        """Seconds of collectives that a second of local work of their block hides."""
+        return 1.0 if self.overlap == "everything" else self.hidden_fraction
 
     def at_peak(self) -> "Stack":
         """This stack as if its kernels lost nothing: what it carries and visits, at the rates of the chip."""

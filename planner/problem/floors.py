@@ -1,223 +1,344 @@
 """Lower bounds on what any layout costs on a mesh, from sizes alone: a mesh is priced when no other's is lower.
 
-On n chips, let a block's weights be cut w ways where it computes; w differs between blocks and phases, so every divisor
-of n is tried. A chip then multiplies at least R * w / n rows with 1 / w of the weights, whatever is cut otherwise, and
-where w > 1 rows travel: over Y of w = X * Y chips the residual stream, over X the hidden columns. The rows of one copy
-of a mixture's experts meet at least those that they would draw at random. Weights that HBM can
-only hold in more than w parts are gathered in prefill, axis by axis. Rows are charged at the rate of all links together
-and for the fewest hops there and back, so that no layout is cheaper.
+In a block each mesh axis cuts the stored weights or not. Of those that do, prefill may gather over some; the others cut
+d_model (X chips together) or the block's width (Y) where it computes. On n chips a chip then multiplies at least
+R * X * Y / n of R rows with its part of the weights, whatever is cut otherwise, and rows travel: hidden columns over X,
+the residual stream over Y, each there and back. Every legal cut is tried, charged at the rate of all its links at once
+and for the fewest hops, so that no layout is cheaper.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import floor, prod
+from functools import cache, cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from cost_models.attention import causal_pairs_in_window
-from cost_models.collectives import bandwidth_bytes_per_s, latency_s, steps
 from cost_models.matmul import compute_s, hbm_s
 from cost_models.moe import Mixture, experts_touched
-from cost_models.roofline import Roofline
-from cost_models.torus import Links, merge_axes
+from planner.problem.costs import vocab_parts
+from planner.problem.legal import LANES
+from planner.problem.links import Floats, LinkFloors
 from planner.problem.machine import Machine
-from planner.problem.problem import NS, UNIT_BYTES, Floor, Ints
-
-ROUNDING = 1e-9
+from planner.problem.problem import NS, UNIT_BYTES, Bools, Floor, Ints, Stored
 
 if TYPE_CHECKING:
     from planner.problem.tables import Load
 
+ROUNDING = 1e-9
+
 
 @dataclass(frozen=True)
 class Shape:
-    """Layers that are alike in one block: their weights, and the widths that their two matmuls make and read.
+    """Layers that are alike in one block: their weights, the widths that their two matmuls make and read, and what lies
+    between them.
 
-    Of a `mixture` a row meets k of E experts, and a step reads those that its rows meet; the widths are those of k.
+    `cut` of the parameters follow the width, which is cut in whole `units`, at least `least_units` to a chip; the
+    others may lie in copies, and `gathered` of them are cut by d_model too. Seconds of a layer between the matmuls: of
+    prefills [prompts], and of a step [batches]. Of a `mixture` a row meets k of E experts, and rows read those that
+    they meet together; the widths are those of k. `normed`: a norm comes before, which is summed where d_model is cut.
     """
 
     layers: int
     parameters: float
+    cut: float
+    units: int
+    least_units: int
     out_width: float
     in_width: float
+    gathered: float
+    prefill_between_s: Floats
+    step_between_s: Floats
     mixture: Mixture | None = None
+    normed: bool = True
 
+    @property
     def met(self) -> float:
         """The part of the weights that one row meets."""
         return self.mixture.experts_per_token / self.mixture.experts if self.mixture else 1.0
 
-    def read(self, rows: float) -> float:
+    def read(self, rows: Floats) -> Floats:
         """The part of the weights that `rows` meet together."""
         if self.mixture is None:
-            return 1.0
-        return experts_touched(rows, self.mixture.experts, self.mixture.experts_per_token) / self.mixture.experts
+            return np.ones_like(rows)
+        experts, per_token = self.mixture.experts, self.mixture.experts_per_token
+        touched = (experts_touched(float(each), experts, per_token) / experts for each in rows.flat)
+        return np.fromiter(touched, np.float64, rows.size).reshape(rows.shape)
 
 
-def floor_of(machine: Machine, load: "Load", prompts: int, hbm_units: int | None) -> Floor:
-    """The floor of prefills of `prompts`, and of a step of every batch, in so many units of HBM."""
-    context, layers = load.mean_context, machine.sizes.layers
-    fixed_s = machine.stack.step_s + layers * machine.stack.layer_s
-    steps_s = [fixed_s + reads_floor_s(batch, context, machine) for batch in load.batches]
-    return Floor(
-        tuple(stored_floors(shape, load, prompts, machine, hbm_units) for shape in shapes(machine)),
-        whole_ns(fixed_s + scores_floor_s(load.prompt, prompts, machine)),
-        np.array([whole_ns(each) for each in steps_s], dtype=np.int64),
-        np.array([hbm_floor(batch, load, machine) for batch in load.batches], dtype=np.int64),
-    )
+@dataclass(frozen=True)
+class Cuts:
+    """Every way to cut a block, as sets of axes (`LinkFloors`)."""
+
+    d_model: Ints
+    width: Ints
+    gathered: Ints
+
+    @property
+    def stored(self) -> Ints:
+        """The axes that cut the stored weights."""
+        return self.d_model | self.width | self.gathered
+
+    def where(self, kept: Bools) -> "Cuts":
+        """Some of them."""
+        return Cuts(self.d_model[kept], self.width[kept], self.gathered[kept])
 
 
-def stored_floors(
-    shape: Shape, load: "Load", prompts: int, machine: Machine, hbm_units: int | None
-) -> tuple[Ints, Ints]:
-    """Nanoseconds of one block in all layers, for each number of ways that its weights may be stored in.
-
-    Generate computes where they are stored; prefill too, or on fewer ways after a gather.
-    """
-    least, layers = stored_ways(shape, machine, hbm_units) * (1 - ROUNDING), shape.layers
-    stored = [each for each in divisors(machine.slice.chips) if each >= least]
-    prefill_s = [prefill_floor_s(shape, each, prompts * load.prompt, machine) for each in stored]
-    steps_s = [[block_floor_s(shape, batch, each, 0.0, machine) for batch in load.batches] for each in stored]
-    return (
-        np.array([whole_ns(layers * each) for each in prefill_s], dtype=np.int64),
-        np.array([[whole_ns(layers * each) for each in row] for row in steps_s], dtype=np.int64),
-    )
+@cache
+def all_cuts(axes: int) -> Cuts:
+    """Every way to cut over so many mesh axes, legal or not."""
+    roles = np.array(list(product(range(4), repeat=axes)), dtype=np.int64).reshape(4**axes, axes)
+    places = 1 << np.arange(axes, dtype=np.int64)
+    return Cuts(*(((roles == role) * places).sum(axis=1) for role in (1, 2, 3)))
 
 
-def whole_ns(seconds: float) -> int:
+@dataclass(frozen=True)
+class Floors:
+    """The floors of one mesh, for every number of prompts and every batch of a load."""
+
+    machine: Machine
+    load: "Load"
+
+    def of(self, prompts: int, hbm_units: int | None) -> Floor:
+        """The floor of prefills of `prompts`, over what fits in so many units of HBM."""
+        at = self.load.prompts.index(prompts)
+        least = [int(block.units.min()) for block in self.blocks]
+        held = self.kept_units + sum(least)
+        stored = (
+            Stored(block.prefill_ns[:, at], block.steps_ns, fitting(block.units, held - own, hbm_units))
+            for block, own in zip(self.blocks, least, strict=True)
+        )
+        return Floor(tuple(stored), int(self.vocab_prefill_ns[at]), self.vocab_steps_ns, held)
+
+    @cached_property
+    def blocks(self) -> tuple["BlockFloor", ...]:
+        """Layers that are alike, block by block."""
+        links = LinkFloors(self.machine)
+        return tuple(BlockFloor(shape, links, self.load) for shape in shapes(self.machine, self.load))
+
+    @cached_property
+    def kept_units(self) -> Ints:
+        """Units of 64 KiB per chip of the vocabulary and the KV cache, for each batch, cut over all chips."""
+        sizes, chips = self.machine.sizes, self.machine.slice.chips
+        vocab = (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model * sizes.weight_bytes
+        cached = sizes.attended(self.load.max_context) * sizes.cached_dim * sizes.kv_bytes
+        held = (vocab + cached * np.array(self.load.batches)) / chips / UNIT_BYTES
+        return np.floor(held).astype(np.int64)
+
+    @cached_property
+    def vocab_prefill_ns(self) -> Ints:
+        """Nanoseconds of the vocabulary's local work, for each number of prompts read together."""
+        tokens = self.load.prompt
+        return whole_ns([min(self.vocab_s(prompts * tokens, prompts, 1)) for prompts in self.load.prompts])
+
+    @cached_property
+    def vocab_steps_ns(self) -> Ints:
+        """The same of a step of each batch, whose rows are cut by the axes that do not cut the vocabulary."""
+        chips = self.machine.slice.chips
+        return whole_ns([min(self.vocab_s(batch / chips, batch / chips, 0)) for batch in self.load.batches])
+
+    def vocab_s(self, looked_up: float, rows: float, whole: int) -> list[float]:
+        """Seconds of the vocabulary's local work for every set of axes that cuts it; `whole`: rows are not cut."""
+        machine, found = self.machine, []
+        for axes in LinkFloors(machine).sets:
+            names = tuple(axis.name for axis in axes)
+            times = 1 if whole else machine.ways(names)
+            parts = vocab_parts(names, looked_up * times, rows * times, machine)
+            found.append(sum(machine.total_s(part) for part in parts.values()))
+        return found
+
+
+def fitting(units: Ints, others: Ints, most: int | None) -> Bools:
+    """Which stored weights fit beside the least of everything else, [stored, batches]; all where none does."""
+    if most is None:
+        return np.ones((len(units), len(others)), dtype=np.bool_)
+    fits: Bools = units[:, None] + others <= most
+    return fits | ~fits.any(axis=0)
+
+
+@dataclass(frozen=True)
+class BlockFloor:
+    """The floors of one block on one mesh, for each set of axes that may cut its stored weights."""
+
+    shape: Shape
+    links: LinkFloors
+    load: "Load"
+
+    @cached_property
+    def cuts(self) -> Cuts:
+        """Every way to cut the block: parts of d_model are whole lanes, those of the width are wide enough."""
+        machine, ways = self.links.machine, self.links.ways
+        every = all_cuts(len(self.links.sets).bit_length() - 1)
+        lanes = np.where((ways > 1) & (machine.chip.kind == "tpu"), LANES, 1)
+        whole = machine.sizes.d_model % (ways * lanes) == 0
+        wide = (ways == 1) | (self.shape.units >= ways * self.shape.least_units)
+        return every.where(whole[every.d_model] & wide[every.width])
+
+    @cached_property
+    def kept(self) -> Ints:
+        """The sets of axes that may cut stored weights: generate computes on all of them."""
+        return np.unique(self.cuts.stored[self.cuts.gathered == 0])
+
+    @cached_property
+    def units(self) -> Ints:
+        """Units of 64 KiB per chip of the weights of all layers, for each stored set."""
+        sizes = self.links.machine.sizes
+        whole = self.shape.layers * self.shape.parameters * sizes.weight_bytes / UNIT_BYTES
+        return np.floor(whole / self.links.ways[self.kept]).astype(np.int64)
+
+    @cached_property
+    def prefill_ns(self) -> Ints:
+        """Nanoseconds of prefills, [stored, prompts]."""
+        rows = np.array(self.load.prompts, dtype=np.float64) * self.load.prompt
+        return self.least_ns(self.cuts, rows, self.shape.prefill_between_s)
+
+    @cached_property
+    def steps_ns(self) -> Ints:
+        """Nanoseconds of steps, [stored, batches]; no weights are gathered."""
+        rows = np.array(self.load.batches, dtype=np.float64)
+        return self.least_ns(self.cuts.where(self.cuts.gathered == 0), rows, self.shape.step_between_s)
+
+    def least_ns(self, cuts: Cuts, rows: Floats, between_s: Floats) -> Ints:
+        """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights."""
+        seconds = self.seconds(cuts, rows, between_s) * self.shape.layers
+        found = np.full((len(self.links.sets), len(rows)), np.inf)
+        np.minimum.at(found, cuts.stored, seconds)
+        return whole_ns(found[self.kept])
+
+    def seconds(self, cuts: Cuts, rows: Floats, between_s: Floats) -> Floats:
+        """Seconds of one layer, [cuts, rows]."""
+        stack = self.links.machine.stack
+        x, y = self.links.ways[cuts.d_model][:, None], self.links.ways[cuts.width][:, None]
+        own = rows * x * y / self.links.machine.slice.chips
+        local = self.matmuls_s(own, x, y) + self.elementwise_s(rows) + between_s
+        talking = self.rows_s(cuts, own, x, y) + self.gather_s(cuts)[:, None]
+        found: Floats = np.maximum(local, talking + (1 - stack.hides) * local)
+        return found
+
+    def narrow(self, y: Floats) -> Floats:
+        """The part of the width on one chip: whole units."""
+        return np.ceil(self.shape.units / y) / self.shape.units
+
+    def matmuls_s(self, own: Floats, x: Floats, y: Floats) -> Floats:
+        """Seconds of both matmuls of a chip's own rows, as one."""
+        shape, machine, narrow = self.shape, self.links.machine, self.narrow(y)
+        sizes, stack = machine.sizes, machine.stack
+        share = (shape.cut * narrow + (shape.parameters - shape.cut) / y) / x
+        read = shape.read(own)
+        flops = 2 * (own * shape.met + read * stack.partial_overlap_tokens) * share
+        copies = shape.mixture.experts_per_token / y if shape.mixture else 1.0
+        widths = 2 * sizes.d_model / x * copies + (shape.out_width + shape.in_width) * narrow
+        moved = read * share * sizes.weight_bytes * stack.weight_passes + own * widths * sizes.activation_bytes
+        math_s = flops * compute_s(1.0, sizes.compute_dtype, machine.chip, stack)
+        read_s = moved * hbm_s(1.0, machine.chip, stack)
+        found: Floats = math_s + read_s if machine.overlap == "nothing" else np.maximum(math_s, read_s)
+        return found
+
+    def elementwise_s(self, rows: Floats) -> Floats:
+        """Seconds of activations outside matmuls, cut over all chips."""
+        machine = self.links.machine
+        width = (machine.sizes.d_model + self.shape.in_width) * machine.sizes.activation_bytes / machine.slice.chips
+        return rows * hbm_s(machine.stack.elementwise_passes * width, machine.chip)
+
+    def rows_s(self, cuts: Cuts, own: Floats, x: Floats, y: Floats) -> Floats:
+        """Seconds of a chip's own rows there and back: the residual stream over Y; hidden columns and norms over X.
+
+        Rows may go to their experts by all-to-all, whose bytes are not charged here.
+        """
+        shape, sizes = self.shape, self.links.machine.sizes
+        residual = own * 2 * sizes.d_model / x * (1 - 1 / y) * sizes.activation_bytes
+        hidden = own * (shape.out_width + shape.in_width) * self.narrow(y) * (1 - 1 / x) * sizes.activation_bytes
+        nothing = np.zeros((1, 1))
+        norms = self.passes_s(cuts.d_model, nothing) * shape.normed
+        outside = self.passes_s(cuts.width, nothing, sent=True) if shape.mixture else self.passes_s(cuts.width, residual)
+        return outside + self.passes_s(cuts.d_model, hidden) + norms
+
+    def passes_s(self, over: Ints, moved: Floats, sent: bool = False) -> Floats:
+        """Seconds of `moved` bytes there and back over sets of axes; nothing over the empty set. `sent`: by whatever
+        takes the fewest hops, all-to-alls among them."""
+        links = self.links
+        hops_s = links.passes * (links.sent_hops_s if sent else links.hops_s)[over][:, None]
+        found = links.combined_s(moved / links.rate[over][:, None], hops_s) + links.launch_s
+        return np.where(over[:, None] > 0, found, 0.0)
+
+    def gather_s(self, cuts: Cuts) -> Floats:
+        """Seconds of the gathers of weights before prefill computes: the share of a chip there, less the stored one."""
+        links, sizes = self.links, self.links.machine.sizes
+        there = links.ways[cuts.d_model] * links.ways[cuts.width]
+        moved = self.shape.gathered / there * (1 - 1 / links.ways[cuts.gathered]) * sizes.weight_bytes
+        found: Floats = moved / links.gather_rate[cuts.gathered]
+        return found
+
+
+def whole_ns(seconds: npt.ArrayLike) -> Ints:
     """Whole nanoseconds, rounded down."""
-    return floor(seconds * NS)
+    return np.floor(np.asarray(seconds) * NS * (1 - ROUNDING)).astype(np.int64)
 
 
-def shapes(machine: Machine) -> tuple[Shape, ...]:
+def shapes(machine: Machine, load: "Load") -> tuple[Shape, ...]:
     """The weights of layers that are alike, block by block, without padding."""
-    return (attention_shape(machine), *mlp_shapes(machine), *expert_shapes(machine))
+    return attention_shape(machine, load), *mlp_shapes(machine), *expert_shapes(machine)
 
 
-def attention_shape(machine: Machine) -> Shape:
-    """Attention. Keys and values may be made where they are kept, so they do not travel; of latent queries no more
-    than the latent does."""
-    sizes = machine.sizes
-    parameters = sum(each.elements(sizes.q_heads, sizes.kv_heads, sizes.d_model) for each in sizes.matrices)
+def attention_shape(machine: Machine, load: "Load") -> Shape:
+    """Attention. Keys and values may be made where they are kept, so they do not travel; latents travel instead of the
+    queries made of them, and what is made of latents is not cut by d_model."""
+    sizes, heads = machine.sizes, (machine.sizes.q_heads, machine.sizes.kv_heads, machine.sizes.d_model)
+    of_heads = [each for each in sizes.matrices if each.heads == "q"]
     made = sizes.q_made(sizes.q_heads)
-    return Shape(sizes.layers, parameters, made, min(made, sizes.q_heads * sizes.out_dim))
+    return Shape(
+        layers=sizes.layers,
+        parameters=sum(each.elements(*heads) for each in sizes.matrices),
+        cut=sum(each.elements(*heads) for each in of_heads),
+        units=sizes.q_heads,
+        least_units=0,
+        out_width=made,
+        in_width=min(made, sizes.q_heads * sizes.out_dim),
+        gathered=sum(each.elements(*heads) for each in of_heads if each.whole is None),
+        prefill_between_s=scores_floor_s(machine, load),
+        step_between_s=reads_floor_s(machine, load),
+    )
 
 
 def mlp_shapes(machine: Machine) -> list[Shape]:
     """The dense MLPs."""
-    sizes = machine.sizes
-    return [
-        Shape(each.layers, (sizes.inputs + 1) * sizes.d_model * each.d_ff, sizes.inputs * each.d_ff, each.d_ff)
-        for each in sizes.mlps
-    ]
+    sizes, nothing, lanes = machine.sizes, np.zeros(1), least_lanes(machine)
+    found = []
+    for name, layers, d_ff in sizes.mlps:
+        whole, normed = (sizes.inputs + 1) * sizes.d_model * d_ff, name == "d_ff"
+        made = sizes.inputs * d_ff
+        found.append(
+            Shape(layers, whole, whole, d_ff, lanes, made, d_ff, whole, nothing, nothing, normed=normed)
+        )
+    return found
 
 
 def expert_shapes(machine: Machine) -> list[Shape]:
     """The experts of a mixture."""
-    sizes, mixture = machine.sizes, machine.sizes.mixture
+    sizes, mixture, nothing = machine.sizes, machine.sizes.mixture, np.zeros(1)
     if mixture is None:
         return []
-    parameters = mixture.experts * (sizes.inputs + 1) * sizes.d_model * mixture.d_ff
-    width = mixture.experts_per_token * mixture.d_ff
-    return [Shape(sizes.sparse_layers, parameters, sizes.inputs * width, width, mixture)]
+    units, width = mixture.experts * mixture.d_ff, mixture.experts_per_token * mixture.d_ff
+    whole = (sizes.inputs + 1) * sizes.d_model * units
+    made, lanes = sizes.inputs * width, least_lanes(machine)
+    return [Shape(sizes.sparse_layers, whole, whole, units, lanes, made, width, whole, nothing, nothing, mixture)]
 
 
-def stored_ways(shape: Shape, machine: Machine, hbm_units: int | None) -> float:
-    """The least ways that a block's weights must be cut where they are stored, all else being cut over all chips."""
-    if hbm_units is None:
-        return 1.0
-    own = shape.layers * shape.parameters * machine.sizes.weight_bytes
-    others = (weight_bytes(machine) - own) / machine.slice.chips
-    return max(1.0, own / max(hbm_units * UNIT_BYTES - others, own / machine.slice.chips))
+def least_lanes(machine: Machine) -> int:
+    """Columns that a part of a width has at least."""
+    return LANES if machine.chip.kind == "tpu" else 1
 
 
-def prefill_floor_s(shape: Shape, stored: int, rows: float, machine: Machine) -> float:
-    """Seconds of one block of one layer in prefill, its weights stored in `stored` ways and perhaps gathered."""
-
-    def computed_s(ways: int) -> float:
-        gathered = (1 / ways - 1 / stored) * shape.parameters * machine.sizes.weight_bytes
-        return block_floor_s(shape, rows, ways, gathered / gather_rate(machine), machine)
-
-    return min(map(computed_s, divisors(stored)))
-
-
-def block_floor_s(shape: Shape, rows: float, ways: int, gather_s: float, machine: Machine) -> float:
-    """Seconds of one block of one layer whose weights are cut `ways` where it computes, after `gather_s` of gathers."""
-    chips, stack, sizes = machine.slice.chips, machine.stack, machine.sizes
-    own, share = rows * ways / chips, shape.parameters / ways
-    read = shape.read(own)
-    flops = 2 * (own * shape.met() + read * stack.partial_overlap_tokens) * share
-    math_s = compute_s(flops, sizes.compute_dtype, machine.chip, stack)
-    read_s = hbm_s(read * share * sizes.weight_bytes * stack.weight_passes, machine.chip, stack)
-    width = rows / chips * (sizes.d_model + shape.in_width) * sizes.activation_bytes
-    local_s = machine.total_s(Roofline(math_s, read_s)) + hbm_s(stack.elementwise_passes * width, machine.chip)
-    talk_s = gather_s + exchange_floor_s(shape, own, ways, machine)
-    return local_s + talk_s * stack.exposed_fraction(local_s, talk_s)
-
-
-def exchange_floor_s(shape: Shape, own_rows: float, ways: int, machine: Machine) -> float:
-    """Seconds of the collectives of a block over `ways` chips: the least over X * Y = `ways`.
-
-    Rows may go to their experts by all-to-all, whose bytes are not charged here.
-    """
-    if ways == 1:
-        return 0.0
-    if shape.mixture:
-        return machine.stack.collective_launch_s + 2 * hop_floor_s(ways, machine, all_to_all=True)
-    d_model = machine.sizes.d_model
-
-    def moved(x: int) -> float:
-        y = ways // x
-        residual = 2 * d_model / x * (1 - 1 / y)
-        return own_rows * (residual + (shape.out_width + shape.in_width) / y * (1 - 1 / x))
-
-    least = min(map(moved, divisors(ways))) * machine.sizes.activation_bytes
-    bytes_s, hops_s = least / rate_floor(machine), 2 * hop_floor_s(ways, machine)
-    both_s = bytes_s + hops_s if machine.stack.latency == "sum" else max(bytes_s, hops_s)
-    return machine.stack.collective_launch_s + both_s
-
-
-def rate_floor(machine: Machine) -> float:
-    """Bytes per second that no collective exceeds: over all links at once."""
-    return rate_over(merge_axes(machine.mesh, machine.slice), machine)
-
-
-def gather_rate(machine: Machine) -> float:
-    """Bytes per second that no gather of weights exceeds: they go axis by axis."""
-    return max((rate_over([axis], machine) for axis in machine.mesh if axis.size > 1), default=1.0)
-
-
-def rate_over(axes: Sequence[Links], machine: Machine) -> float:
-    """Bytes per second over some axes, with every correction of the stack."""
-    stack = machine.stack
-    corrections = max(1.0, stack.all_reduce_rate) * max(1.0, stack.pair_rate)
-    return bandwidth_bytes_per_s(axes, machine.chip) * stack.ici_efficiency * corrections
-
-
-def hop_floor_s(ways: int, machine: Machine, all_to_all: bool = False) -> float:
-    """Seconds of the hops of one pass over the mesh axes that make up `ways` chips: the least over all that can.
-
-    Through a switch an all-to-all takes one hop, whatever the stack says of other collectives.
-    """
-
-    def passed_s(axis: Links) -> float:
-        found = latency_s([axis], machine.chip, machine.stack)
-        return found / steps([axis], machine.chip, machine.stack) if all_to_all and machine.chip.switched else found
-
-    axes = [axis for axis in machine.mesh if axis.size > 1]
-    sets = (chosen for count in range(1, len(axes) + 1) for chosen in combinations(axes, count))
-    enough = (chosen for chosen in sets if prod(axis.size for axis in chosen) >= ways)
-    return min(sum(passed_s(axis) for axis in chosen) for chosen in enough)
-
-
-def scores_floor_s(prompt: int, prompts: int, machine: Machine) -> float:
-    """Seconds of the scores of prefill attention, masked pairs left out, spread over all chips."""
-    sizes, chips = machine.sizes, machine.slice.chips
-    attended = 2 * sizes.head_dim if sizes.latent is None else sizes.latent.query_head_dim + sizes.latent.value_dim
-    pairs = sum(kind.layers * least_pairs(prompt, kind.window) for kind in sizes.kinds)
-    flops = 2 * prompts * pairs * sizes.q_heads * attended
-    return compute_s(flops, sizes.compute_dtype, machine.chip) / machine.stack.attention_efficiency / chips
+def scores_floor_s(machine: Machine, load: "Load") -> Floats:
+    """Seconds of the scores of prefill attention in a layer, masked pairs left out, spread over all chips."""
+    sizes, latent = machine.sizes, machine.sizes.latent
+    attended = latent.query_head_dim + latent.value_dim if latent else 2 * sizes.head_dim
+    pairs = sum(kind.layers * least_pairs(load.prompt, kind.window) for kind in sizes.kinds) / sizes.layers
+    flops = 2 * np.array(load.prompts) * pairs * sizes.q_heads * attended
+    seconds = compute_s(1.0, sizes.compute_dtype, machine.chip) / machine.stack.attention_efficiency
+    return flops * (seconds / machine.slice.chips)
 
 
 def least_pairs(prompt: int, window: int | None) -> float:
@@ -226,27 +347,8 @@ def least_pairs(prompt: int, window: int | None) -> float:
     return pairs if window is None else min(pairs, causal_pairs_in_window(prompt, prompt, window))
 
 
-def reads_floor_s(batch: int, context: float, machine: Machine) -> float:
-    """Seconds to read the KV cache of a step, spread over all chips."""
+def reads_floor_s(machine: Machine, load: "Load") -> Floats:
+    """Seconds to read the KV cache of a layer in a step, spread over all chips."""
     sizes, chips = machine.sizes, machine.slice.chips
-    elements = batch * sizes.attended(context) * sizes.cached_dim
-    return hbm_s(elements * sizes.kv_bytes / chips, machine.chip, machine.stack)
-
-
-def weight_bytes(machine: Machine) -> float:
-    """Bytes of all weights, without padding and scales."""
-    sizes = machine.sizes
-    layers = sum(shape.layers * shape.parameters for shape in shapes(machine))
-    return (layers + (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model) * sizes.weight_bytes
-
-
-def hbm_floor(batch: int, load: "Load", machine: Machine) -> int:
-    """Units of 64 KiB per chip that weights and the KV cache take at least."""
-    sizes = machine.sizes
-    cached = batch * sizes.attended(load.max_context) * sizes.cached_dim * sizes.kv_bytes
-    return floor((weight_bytes(machine) + cached) / machine.slice.chips / UNIT_BYTES)
-
-
-def divisors(number: int) -> list[int]:
-    """The divisors of a number, smallest first."""
-    return [each for each in range(1, number + 1) if number % each == 0]
+    elements = np.array(load.batches) * sizes.attended(load.mean_context) / sizes.layers * sizes.cached_dim
+    return elements * hbm_s(sizes.kv_read_bytes / chips, machine.chip, machine.stack)

@@ -26,7 +26,9 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict)
+    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict, init=False)
+    _matmuls: dict[tuple[float, float, float, int, float], Roofline] = field(default_factory=dict, init=False)
+    _elementwise: dict[tuple[float, float, int], Roofline] = field(default_factory=dict, init=False)
 
     @cached_property
     def ways(self) -> Ways:
@@ -53,10 +55,13 @@ class Machine:
     ) -> Roofline:
         """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer or in `layers` of them.
 
-        The rows are spread over `experts` such weights.
+        The rows are spread over `experts` such weights. There are few shapes, asked for often.
         """
-        once = self.matmul_once(rows, inner, outer, self.stack.weight_passes, experts)
-        return once * (self.sizes.layers if layers is None else layers)
+        key = rows, inner, outer, self.sizes.layers if layers is None else layers, experts
+        if key not in self._matmuls:
+            once = self.matmul_once(rows, inner, outer, self.stack.weight_passes, experts)
+            self._matmuls[key] = once * key[3]
+        return self._matmuls[key]
 
     def matmul_once(
         self, rows: float, inner: float, outer: float, passes: float = 1, experts: float = 1
@@ -76,10 +81,13 @@ class Machine:
 
     def elementwise(self, rows: float, width: float, layers: int | None = None) -> Roofline:
         """What happens to `rows` activations of `width` outside matmuls, in every layer or in `layers` of them."""
-        once = elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack)
-        return once * (self.sizes.layers if layers is None else layers)
+        key = rows, width, self.sizes.layers if layers is None else layers
+        if key not in self._elementwise:
+            once = elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack)
+            self._elementwise[key] = once * key[2]
+        return self._elementwise[key]
 
-    @property
+    @cached_property
     def overlap(self) -> Overlap:
         """What still overlaps in a part: collectives are counted without what local work hides of them."""
         return "nothing" if self.stack.overlap == "nothing" else "compute_and_hbm"

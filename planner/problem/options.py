@@ -9,6 +9,7 @@ layouts agree.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import product
 from typing import Literal
 
@@ -156,6 +157,7 @@ def axes_with(names: Axes, roles: tuple[Role, ...], *wanted: Role) -> Axes:
     return tuple(name for role in wanted for name, own in zip(names, roles, strict=True) if own is role)
 
 
+@cache
 def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The attention part of both tables."""
     roles = option.roles
@@ -178,6 +180,7 @@ def attention_rules(names: Axes, option: Option) -> tuple[GenerateRules, Prefill
     return generate, prefill
 
 
+@cache
 def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The MLP part of both tables."""
     roles = option.roles
@@ -195,6 +198,7 @@ def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]
     return generate, prefill
 
 
+@cache
 def experts_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The experts' part of both tables."""
     roles = option.roles
@@ -233,6 +237,7 @@ def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
     return tokens, kept
 
 
+@cache
 def vocab_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
     """The tables that the vocabulary block sees: its own axes and the residual stream's; its weights stay in place."""
     roles = option.roles

@@ -135,8 +135,7 @@ def candidates(phase: str, vocab: Axes, rows: int, program: Program) -> Iterator
     if ways(vocab) > ONE_GATHER_CHIPS:
         yield from gathers(f"{phase}.sampling.candidates", vocab, gathered, 1, ways)
     elif ways(vocab) > 1:
-        axes = tuple(axis for axis in vocab if ways((axis,)) > 1)
-        yield Collective(f"{phase}.sampling.candidates", "all_gather", axes, gathered, 1)
+        yield Collective(f"{phase}.sampling.candidates", "all_gather", ways.cutting(vocab), gathered, 1)
 
 
 def prefill_attention(

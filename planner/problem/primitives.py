@@ -5,7 +5,7 @@ contiguous); all-reduces and all-to-alls take all their axes in one operation. `
 operand and result. Entries over no axes are left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple
@@ -38,43 +38,46 @@ class Program:
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
 
 
-def gathers(address: str, axes: Axes, gathered_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
+def gathers(address: str, axes: Axes, gathered_bytes: float, repeats: int, ways: Ways) -> Sequence[Collective]:
     """All-gathers over `axes`, minor first, until every chip holds `gathered_bytes`."""
     remaining = ways(axes)
-    for axis in reversed(axes):
+    if remaining == 1:
+        return ()
+    found = []
+    for axis in reversed(ways.cutting(axes)):
         remaining //= ways((axis,))
-        if ways((axis,)) > 1:
-            yield Collective(address, "all_gather", (axis,), ceil(gathered_bytes / remaining), repeats)
+        found.append(Collective(address, "all_gather", (axis,), ceil(gathered_bytes / remaining), repeats))
+    return found
 
 
-def all_reduce(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
+def all_reduce(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Sequence[Collective]:
     """One all-reduce over all of `axes`, or nothing."""
-    axes = tuple(axis for axis in axes if ways((axis,)) > 1)
-    if axes:
-        yield Collective(address, "all_reduce", axes, ceil(operand_bytes), repeats)
+    axes = ways.cutting(axes)
+    return (Collective(address, "all_reduce", axes, ceil(operand_bytes), repeats),) if axes else ()
 
 
-def all_to_all(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Iterator[Collective]:
+def all_to_all(address: str, axes: Axes, operand_bytes: float, repeats: int, ways: Ways) -> Sequence[Collective]:
     """One all-to-all over all of `axes`, or nothing."""
-    axes = tuple(axis for axis in axes if ways((axis,)) > 1)
-    if axes:
-        yield Collective(address, "all_to_all", axes, ceil(operand_bytes), repeats)
+    axes = ways.cutting(axes)
+    return (Collective(address, "all_to_all", axes, ceil(operand_bytes), repeats),) if axes else ()
 
 
 def row_reduction(
     address: str, scatter: Axes, rest: Axes, rows: int, row_bytes: float, repeats: int, program: Program
-) -> Iterator[Collective]:
+) -> Sequence[Collective]:
     """Sum partial rows over `scatter` and `rest`, leaving each chip its block of rows along `scatter`.
 
     Scatters go axis by axis, major first, while the shard stays large enough for the compiler; the axes after that
     are summed whole in one all-reduce, together with `rest`, and cut by rank.
     """
-    scattered = scatter_prefix(scatter, rows, program)
-    for axis in scattered:
-        if program.ways((axis,)) > 1:
-            yield Collective(address, "reduce_scatter", (axis,), ceil(rows * row_bytes), repeats)
+    if not scatter:
+        return all_reduce(address, rest, rows * row_bytes, repeats, program.ways)
+    scattered, found = scatter_prefix(scatter, rows, program), []
+    for axis in program.ways.cutting(scattered):
+        found.append(Collective(address, "reduce_scatter", (axis,), ceil(rows * row_bytes), repeats))
         rows //= program.ways((axis,))
-    yield from all_reduce(address, without(scatter, scattered) + rest, rows * row_bytes, repeats, program.ways)
+    found += all_reduce(address, without(scatter, scattered) + rest, rows * row_bytes, repeats, program.ways)
+    return found
 
 
 def scatter_prefix(axes: Axes, rows: int, program: Program) -> Axes:

@@ -71,6 +71,17 @@ class Block:
         return 0 if self.change is None else int(self.change[row, batch_index])
 
 
+class Stored(NamedTuple):
+    """Lower bounds on a block for each way of storing its weights."""
+
+    prefill_ns: Ints
+    """[ways]"""
+    generate_ns: Ints
+    """[ways, batches]"""
+    fits: Bools
+    """[ways, batches], those that HBM can hold beside the least of everything else; at least one for each batch."""
+
+
 @dataclass(frozen=True)
 class Floor:
     """Lower bounds on what any solution on a mesh costs.
@@ -79,8 +90,8 @@ class Floor:
     HBM, does not depend on them.
     """
 
-    stored: tuple[tuple[Ints, Ints], ...]
-    """Per block prefill_ns [ways] and generate_ns [ways, batches]."""
+    stored: tuple[Stored, ...]
+    """One for each block whose weights may be stored in several ways."""
     prefill_ns: int
     generate_ns: Ints
     """[batches]"""
@@ -90,8 +101,9 @@ class Floor:
     def least(self, weights: "Weights", at: int) -> int:
         """A lower bound on a quantity at a batch."""
         found = weights.of(self.prefill_ns, int(self.generate_ns[at]), int(self.hbm[at]))
-        for prefill_ns, generate_ns in self.stored:
-            found += int((weights.prefill * prefill_ns + weights.generate * generate_ns[:, at]).min())
+        for prefill_ns, generate_ns, fits in self.stored:
+            costs = weights.prefill * prefill_ns + weights.generate * generate_ns[:, at]
+            found += int(costs[fits[:, at]].min())
         return found
 
 
@@ -108,7 +120,7 @@ class MeshTable:
     prompts: int
     residuals: int
     floors: Callable[[int | None], Floor]
-    """The floor, given the HBM limit: what must be stored in parts must be brought together."""
+    """The floor of what fits in the HBM limit."""
     price: Callable[[], tuple[Block, ...]]
     source: Any = None
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)

@@ -51,28 +51,37 @@ class Rules(NamedTuple):
     prefill: PrefillRules
 
 
+@cache
 def without(axes: Axes, taken: Axes) -> Axes:
     """The axes that are not in `taken`, in order."""
     return tuple(axis for axis in axes if axis not in taken)
 
 
+@cache
 def common(axes: Axes, others: Axes) -> Axes:
     """The axes that are in `others` too, in order."""
     return tuple(axis for axis in axes if axis in others)
 
 
-class Ways:
+class Ways(dict[Axes, int]):
     """How many ways a set of mesh axes cuts an array; remembered, since pricing asks for the same few sets."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
+        super().__init__()
         self._sizes = sizes
-        self._known: dict[Axes, int] = {}
+        self._cutting: dict[Axes, Axes] = {}
 
-    def __call__(self, axes: Axes) -> int:
-        found = self._known.get(axes)
-        if found is None:
-            found = self._known[axes] = prod(self._sizes[axis] for axis in axes)
+    __call__ = dict[Axes, int].__getitem__
+
+    def __missing__(self, axes: Axes) -> int:
+        found = self[axes] = prod(self._sizes[axis] for axis in axes)
         return found
+
+    def cutting(self, axes: Axes) -> Axes:
+        """The axes of more than one chip, in order."""
+        if axes not in self._cutting:
+            self._cutting[axes] = tuple(axis for axis in axes if self._sizes[axis] > 1)
+        return self._cutting[axes]
 
 
 @dataclass(frozen=True, slots=True)

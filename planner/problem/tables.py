@@ -9,7 +9,7 @@ import numpy as np
 
 from planner.problem import costs, hbm
 from planner.problem.costs import seconds_of
-from planner.problem.floors import floor_of
+from planner.problem.floors import Floors
 from planner.problem.legal import (
     divides,
     legal_batch,
@@ -67,6 +67,11 @@ class Pricer:
         """The mesh axes' sizes."""
         return tuple(axis.size for axis in self.machine.mesh)
 
+    @cached_property
+    def floors(self) -> Floors:
+        """The floors of the mesh."""
+        return Floors(self.machine, self.load)
+
     def tables(self) -> list[MeshTable]:
         """One table for every number of prompts read together."""
         return [self.table(prompts) for prompts in self.load.prompts]
@@ -80,7 +85,7 @@ class Pricer:
             machine.mesh,
             prompts,
             residuals(len(machine.mesh)),
-            lambda hbm: floor_of(machine, self.load, prompts, hbm),
+            lambda hbm: self.floors.of(prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in machine.sizes.blocks),
             machine,
         )

@@ -13,7 +13,7 @@ from planner.plan.file import DIGITS
 from planner.plan.infeasible import conflict_text
 from planner.plan.schema import Plan, Service
 from planner.problem.build import Built, build
-from planner.problem.problem import NS, UNIT_BYTES, Block, Floor, MeshTable, Problem
+from planner.problem.problem import NS, UNIT_BYTES, Block, Floor, MeshTable, Problem, Stored
 from planner.solve.infeasible import Need, explain_infeasible
 from planner.solve.search import Solution, search
 from planner.spec import Spec
@@ -78,7 +78,7 @@ def block_at(block: Block, index: int) -> Block:
 
 def floor_at(floor: Floor, index: int) -> Floor:
     """A floor with one batch alone."""
-    stored = tuple((prefill_ns, generate_ns[:, [index]]) for prefill_ns, generate_ns in floor.stored)
+    stored = tuple(Stored(each.prefill_ns, each.generate_ns[:, [index]], each.fits[:, [index]]) for each in floor.stored)
     return Floor(stored, floor.prefill_ns, floor.generate_ns[[index]], floor.hbm[[index]])
 
 

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from planner.problem.problem import Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem
+from planner.problem.problem import Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem, Stored
 
 GOALS = ("cost", "throughput", "latency")
 PRICE = st.integers(min_value=0, max_value=2**33)
@@ -55,8 +55,9 @@ def highest_floor(parts: tuple[Block, ...], batches: int) -> Floor:
     """The sums of the least prices: attention's as what depends on how weights are stored, the others' as the rest."""
     columns = [[part.column(at) for part in parts] for at in range(batches)]
     first, rest = parts[0], parts[1:]
+    generate_ns = np.stack([first.column(at).generate_ns for at in range(batches)], axis=1)
     return Floor(
-        ((first.prefill_ns, np.stack([first.column(at).generate_ns for at in range(batches)], axis=1)),),
+        (Stored(first.prefill_ns, generate_ns, np.ones_like(generate_ns, dtype=np.bool_)),),
         sum(int(part.prefill_ns.min()) for part in rest),
         np.array([sum(int(column.generate_ns.min()) for column in row[1:]) for row in columns], dtype=np.int64),
         np.array([sum(int(column.hbm.min()) for column in row) for row in columns], dtype=np.int64),
