@@ -8,11 +8,13 @@ from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
 from planner.plan import machine as read_back
 from planner.plan import schema
+from planner.plan.moves import CUT_BY
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
+from planner.problem.primitives import Collective
 from planner.problem.rules import Rules, padded_width
 from planner.problem.tables import Load
 from planner.solve.model import Taken
@@ -50,11 +52,11 @@ class Chosen:
         """Rooflines of the prefill of the planned bucket by address."""
         return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
 
-    def generate_collectives(self) -> list[planned.Collective]:
+    def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
         return planned.generate_step(self.rules.generate, self.batch, self.machine.program)
 
-    def prefill_collectives(self) -> list[planned.Collective]:
+    def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
         return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
 
@@ -191,7 +193,7 @@ STEP_ORDER = (
 )
 
 
-def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema.Collective]:
+def priced(found: Iterable[Collective], machine: Machine) -> list[schema.Collective]:
     """Collectives with their seconds over the whole step."""
     return [
         schema.Collective(
@@ -221,10 +223,6 @@ def padding_of(chosen: Chosen) -> list[schema.Padding]:
         for name, (size, stored_size) in padded_sizes(chosen).items()
         if stored_size != size
     ]
-
-
-CUT_BY = {"shared_d_ff": "d_ff"}
-"""The logical axis that cuts a dimension, where it has another name."""
 
 
 def padded_sizes(chosen: Chosen) -> dict[str, tuple[int, int]]:
@@ -267,8 +265,10 @@ def unit_bytes(dimension: str, chosen: Chosen) -> float:
             held = sizes.experts.experts / ways(stored.experts)
             return sizes.sparse_layers * held * (sizes.inputs + 1) * width
         case "q_heads":
-            return sizes.layers * sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q") * (
-                sizes.weight_bytes
+            return (
+                sizes.layers
+                * sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
+                * (sizes.weight_bytes)
             )
         case _:
             return sizes.head_dim * (sizes.layers * 2 * width + 2 * cached)
@@ -331,10 +331,16 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
     stored, rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
-        table, strategy = schema.PrefillRules(**rules._asdict()), labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)
+        table, strategy = (
+            schema.PrefillRules(**rules._asdict()),
+            labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks),
+        )
         parts = other.prefill_parts()
     else:
-        table, strategy = schema.GenerateRules(**stored._asdict()), labels.generate_strategy(stored, chosen.machine.sizes.blocks)
+        table, strategy = (
+            schema.GenerateRules(**stored._asdict()),
+            labels.generate_strategy(stored, chosen.machine.sizes.blocks),
+        )
         parts = other.generate_parts()
     return schema.RunnerUp(
         rules=table,

@@ -3,7 +3,7 @@
 The field order here is the order in the file. Sizes are bytes, times are seconds, unless a name says otherwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -44,9 +44,9 @@ class RuleTable(Record):
 
     _untold: ClassVar[frozenset[str]] = frozenset({"expert_ff", "experts"})
 
-    def __iter__(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """The logical axes that are told, with their mesh axes."""
-        return ((name, axes) for name, axes in super().__iter__() if axes or name not in self._untold)
+        yield from ((name, axes) for name, axes in super().__iter__() if axes or name not in self._untold)
 
     @model_serializer(mode="wrap")
     def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -97,9 +97,9 @@ class Strategy(Record):
     experts: str | None = None
     vocab: str
 
-    def __iter__(self) -> Iterator[tuple[str, str]]:
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """The blocks that the model has, with their strategies."""
-        return ((block, text) for block, text in super().__iter__() if text is not None)
+        yield from ((block, text) for block, text in super().__iter__() if text is not None)
 
 
 class Roofline(Record):

@@ -20,9 +20,7 @@ from planner.problem.rules import (
 )
 
 
-def generate_attention_parts(
-    rules: GenerateRules, batch: int, context: float, machine: Machine
-) -> dict[str, Roofline]:
+def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> dict[str, Roofline]:
     """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives."""
     sizes, ways = machine.sizes, machine.ways
     heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
@@ -40,7 +38,7 @@ def generate_attention_parts(
 
 
 def of_latents(rows: float, kv_rows: float, q_heads: float, machine: Machine) -> Roofline:
-    """What `q_heads` heads make of latents: queries of `rows`, keys and values of `kv_rows`; nothing without latents."""
+    """What `q_heads` heads make of latents: queries of `rows`, keys and values of `kv_rows`."""
     latent = machine.sizes.latent
     if latent is None:
         return Roofline()

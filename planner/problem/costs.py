@@ -146,7 +146,9 @@ def prefill_attention_work(
 
 def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
     """The MLPs in one generate step."""
-    return Work("generate", mlp_parts(rules, rules.rows, rules, batch, machine), generate_mlp(rules, batch, machine.program))
+    return Work(
+        "generate", mlp_parts(rules, rules.rows, rules, batch, machine), generate_mlp(rules, batch, machine.program)
+    )
 
 
 def prefill_mlp_work(

@@ -252,7 +252,9 @@ class BlockFloor:
         hidden = own * (shape.out_width + shape.in_width) * self.narrow(y) * (1 - 1 / x) * sizes.activation_bytes
         nothing = np.zeros((1, 1))
         norms = self.passes_s(cuts.d_model, nothing) * shape.normed
-        outside = self.passes_s(cuts.width, nothing, sent=True) if shape.mixture else self.passes_s(cuts.width, residual)
+        outside = (
+            self.passes_s(cuts.width, nothing, sent=True) if shape.mixture else self.passes_s(cuts.width, residual)
+        )
         return outside + self.passes_s(cuts.d_model, hidden) + norms
 
     def passes_s(self, over: Ints, moved: Floats, sent: bool = False) -> Floats:
@@ -309,9 +311,7 @@ def mlp_shapes(machine: Machine) -> list[Shape]:
     for name, layers, d_ff in sizes.mlps:
         whole, normed = (sizes.inputs + 1) * sizes.d_model * d_ff, name == "d_ff"
         made = sizes.inputs * d_ff
-        found.append(
-            Shape(layers, whole, whole, d_ff, lanes, made, d_ff, whole, nothing, nothing, normed=normed)
-        )
+        found.append(Shape(layers, whole, whole, d_ff, lanes, made, d_ff, whole, nothing, nothing, normed=normed))
     return found
 
 

@@ -41,7 +41,8 @@ def why_no_layout(spec: Spec) -> list[str]:
     machines = machines_of(spec)
     load = load_of(spec, [machine.slice for machine in machines])
     by_mesh = [
-        {block: list(options(block, machine, load, spec.pins)) for block in machine.sizes.blocks} for machine in machines
+        {block: list(options(block, machine, load, spec.pins)) for block in machine.sizes.blocks}
+        for machine in machines
     ]
     if missing := list(missing_axes(spec, machines)):
         return missing

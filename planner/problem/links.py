@@ -44,7 +44,7 @@ class LinkFloors:
 
     @cached_property
     def rate(self) -> Floats:
-        """Bytes per second over all axes of a set at once; no axis by axis collective is faster. 1 for the empty set."""
+        """Bytes per second over all axes of a set at once; no collective axis by axis is faster. 1 for no axes."""
         chip = self.machine.chip
         merged = (merge_axes(axes, self.machine.slice) for axes in self.sets)
         rates = [bandwidth_bytes_per_s(axes, chip) if axes else 1.0 for axes in merged]
@@ -63,12 +63,14 @@ class LinkFloors:
 
     @cached_property
     def sent_hops_s(self) -> Floats:
-        """The same of whatever takes the fewest hops: through a switch an all-to-all takes one, on a torus all alike."""
+        """The same of whatever takes the fewest hops: an all-to-all takes one hop through a switch."""
         chip = self.machine.chip
         if not chip.switched:
             return self.hops_s
-        least = [min(latency_s(axes, chip, each) / steps(axes, chip, each) for each in self.stacks) if axes else 0.0
-            for axes in self.sets]
+        least = [
+            min(latency_s(axes, chip, each) / steps(axes, chip, each) for each in self.stacks) if axes else 0.0
+            for axes in self.sets
+        ]
         return np.array(least)
 
     @cached_property

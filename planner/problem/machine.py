@@ -63,9 +63,7 @@ class Machine:
             self._matmuls[key] = once * key[3]
         return self._matmuls[key]
 
-    def matmul_once(
-        self, rows: float, inner: float, outer: float, passes: float = 1, experts: float = 1
-    ) -> Roofline:
+    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1, experts: float = 1) -> Roofline:
         """One weight matmul on one chip, its weights carried `passes` times."""
         return matmul(
             rows,

@@ -43,9 +43,7 @@ class Routed(NamedTuple):
     """Experts that the busiest chip reads."""
 
 
-def routed(
-    cut: Axes, rules: GenerateRules | PrefillRules, rows: int, sizes: Sizes, ways: Ways
-) -> Routed:
+def routed(cut: Axes, rules: GenerateRules | PrefillRules, rows: int, sizes: Sizes, ways: Ways) -> Routed:
     """What one chip has of `rows` of the residual stream that are cut over `cut`."""
     experts, over_ff, sent_over = sizes.experts, common(cut, rules.expert_ff), common(cut, rules.experts)
     own, shards = rows // ways(cut), ways(rules.experts)

@@ -10,7 +10,7 @@ from math import isqrt
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
 from planner.spec.nearest import nearest
-from planner.spec.pins import PINS, pin_choices, pin_problem
+from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 
 
@@ -169,6 +169,8 @@ def pin(spec: Spec) -> Iterator[Finding]:
     for address, value in spec.pins.items():
         if address not in PINS:
             yield Finding(("pins", address), f'"{address}" cannot be pinned', pin_hint(address), on_key=True)
+        elif address.rpartition(".")[2] in EXPERT_AXES and spec.model.moe is None:
+            yield Finding(("pins", address), f"{address} cannot be pinned: the model has no experts", on_key=True)
         elif problem := pin_problem(address, value):
             close = nearest(value, pin_choices(address)) if isinstance(value, str) else None
             yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)

@@ -78,7 +78,9 @@ def block_at(block: Block, index: int) -> Block:
 
 def floor_at(floor: Floor, index: int) -> Floor:
     """A floor with one batch alone."""
-    stored = tuple(Stored(each.prefill_ns, each.generate_ns[:, [index]], each.fits[:, [index]]) for each in floor.stored)
+    stored = tuple(
+        Stored(each.prefill_ns, each.generate_ns[:, [index]], each.fits[:, [index]]) for each in floor.stored
+    )
     return Floor(stored, floor.prefill_ns, floor.generate_ns[[index]], floor.hbm[[index]])
 
 
