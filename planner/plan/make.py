@@ -30,7 +30,10 @@ def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
 
 
 def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
-    """A spec, priced and solved, with an earlier plan's batch among the candidates."""
+    """A spec, priced and solved, with an earlier plan's batch among the candidates.
+
+    Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
+    """
     built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
     return Solved(spec, built, search(built.problem))
 

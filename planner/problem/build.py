@@ -8,6 +8,7 @@ from cost_models.chips import Chip, chip
 from cost_models.memory import usable_hbm_bytes
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
+from planner.errors import Unsupported
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
@@ -15,7 +16,7 @@ from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load, Pricer
-from planner.spec import Spec
+from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
 
@@ -30,7 +31,11 @@ class Built:
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
-    """The problem of a spec; `batches` are priced instead of those that the spec allows."""
+    """The problem of a spec; `batches` are priced instead of those that the spec allows.
+
+    Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
+    """
+    refuse_unpackaged(spec)
     sizes = sizes_of(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
@@ -48,6 +53,15 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     output = spec.workload.output_tokens.mean
     problem = Problem(tables, load.batches, output, spec.objective, limits_of(spec, machine_chip))
     return Built(problem, machines, load)
+
+
+def refuse_unpackaged(spec: Spec) -> None:
+    """Refuse by name a model without packages where nothing but packages is wanted."""
+    features = unpackaged_features(spec.model)
+    if features and spec.serving.strategies == "rendered":
+        raise Unsupported(
+            f"no package is rendered yet for {', '.join(features)}; set serving.strategies to all to plan without one"
+        )
 
 
 def pinned_slices(spec: Spec) -> tuple[str, ...]:

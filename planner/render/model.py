@@ -82,12 +82,6 @@ def refuse_unpackaged(model: Model) -> None:
         raise RenderError(
             f"no package is rendered yet for {', '.join(features)}; packages cover dense models of the llama type"
         )
-    cached, computed = model.kv_cache.dtype, model.activations.dtype
-    if cached != computed:
-        raise RenderError(
-            f"no package is rendered yet for a {cached} KV cache under {computed} activations; "
-            f"set model.kv_cache.dtype to {computed}"
-        )
 
 
 def read_model(plan: Plan) -> ModelSizes:

@@ -20,6 +20,8 @@ from planner.problem.problem import Weights
 from planner.solve.candidate import Candidate, Choice, Forbid
 
 ENFORCED_ROW_LIMIT = 2**30
+EXACT_OBJECTIVE = 2**53
+"""Below this an objective is told exactly: the solver tells it as a float."""
 SOLVE_DETERMINISTIC_S = 60.0
 
 
@@ -131,10 +133,13 @@ def solve_candidate(candidate: Candidate, choices: list[Choice], forbidden: Forb
         return None
     best = taken_by(model, solver)
     model.cp.add(goal <= best.quantity(candidate.weights()))
-    model.cp.minimize(model.quantity(Weights(0, 0, rank_span(candidate))) + ranks(model))
-    tied = run(model.cp)
-    assert tied is not None
-    return taken_by(model, tied)
+    for objective in tie_breaks(model):
+        model.cp.minimize(objective)
+        tied = run(model.cp)
+        assert tied is not None
+        best = taken_by(model, tied)
+        model.cp.add(objective <= round(tied.objective_value))
+    return best
 
 
 def taken_by(model: Model, solver: cp_model.CpSolver) -> Taken:
@@ -143,21 +148,24 @@ def taken_by(model: Model, solver: cp_model.CpSolver) -> Taken:
     return Taken(model.candidate, tuple(sorted(chosen, key=lambda choice: choice.block)))
 
 
-def rank_span(candidate: Candidate) -> int:
-    """A number above any sum of ranks, so that HBM comes first."""
-    span = 1
-    for block in candidate.table.blocks:
-        span *= len(block.options) + 1
-    return span
+def tie_breaks(model: Model) -> list[cp_model.LinearExprT]:
+    """What ties are broken by, first things first: HBM, then order; as one number where it is small enough."""
+    span, places = rank_span(model)
+    order = cp_model.LinearExpr.weighted_sum(model.taken, places)
+    most = sum(max(c.hbm for c in model.choices if c.block == block) for block in {c.block for c in model.choices})
+    if span * (most + 1) < EXACT_OBJECTIVE:
+        return [model.quantity(Weights(0, 0, span)) + order]
+    return [model.quantity(Weights(0, 0, 1)), order]
 
 
-def ranks(model: Model) -> cp_model.LinearExprT:
-    """The mixed-radix number of the taken rows: lower for options that come earlier in the tables."""
-    place, places = 1, []
-    for block in reversed(model.candidate.table.blocks):
-        places.append(place)
-        place *= len(block.options) + 1
-    places.reverse()
-    return cp_model.LinearExpr.weighted_sum(
-        model.taken, [places[choice.block] * choice.index for choice in model.choices]
-    )
+def rank_span(model: Model) -> tuple[int, list[int]]:
+    """For each choice what it adds to a number that is lower for options that come earlier in the tables, the first
+    block's before the next; and a number above all sums of them."""
+    rows: dict[int, list[int]] = {}
+    for choice in model.choices:
+        rows.setdefault(choice.block, []).append(choice.index)
+    span, places = 1, dict[tuple[int, int], int]()
+    for block in sorted(rows, reverse=True):
+        places |= {(block, index): span * rank for rank, index in enumerate(sorted(rows[block]))}
+        span *= len(rows[block])
+    return span, [places[choice.block, choice.index] for choice in model.choices]
