@@ -1,6 +1,6 @@
 """What must move between the layouts of two plans: bytes of weights that a chip does not hold yet.
 
-A chip holds a box of every weight: a run of d_model times one of heads, of columns, of experts or of vocabulary rows. Runs
+A chip holds a box of every weight: a run of d_model times one of heads, columns, experts or vocabulary rows. Runs
 are counted in real rows and heads, so padding never moves. What a chip receives is the new box less what it shares
 with the old one. The scales of quantised weights move with them and are not counted, nor are the norms.
 """

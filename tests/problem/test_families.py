@@ -32,9 +32,7 @@ from planner.spec import bundled_models, load_spec
 from planner.spec.sizes import kv_values_per_token, parameter_count
 
 SPEC = Path(__file__).resolve().parents[1] / "specs" / "llama_3_1_70b_v5e_4x4.yaml"
-MIXTRAL = Sizes(
-    32, 4096, 14336, 32, 8, 128, 32000, False, 2, 0, 2, 2, "bf16", lanes=128, mixture=Mixture(8, 2, 14336)
-)
+MIXTRAL = Sizes(32, 4096, 14336, 32, 8, 128, 32000, False, 2, 0, 2, 2, "bf16", lanes=128, mixture=Mixture(8, 2, 14336))
 DEEPSEEK = Sizes(
     61, 7168, 18432, 128, 1, 128, 129280, False, 1, 4, 2, 2, "bf16", lanes=128,
     mixture=Mixture(256, 8, 2048, 2048, 3), latent=Latent(512, 64, 128, 128, 1536),
