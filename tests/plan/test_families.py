@@ -1,23 +1,31 @@
 """Every bundled model on a slice of every chip: a plan that cuts whole things only, or the HBM that is missing."""
 
+import re
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
 from math import prod
 from pathlib import Path
 
 import pytest
 
 from cost_models.chips import chip
+from cost_models.moe import Mixture
 from planner.errors import InfeasibleSpec, Unsupported
 from planner.plan.build import chosen_of, plan_alone
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.infeasible import conflict_text
 from planner.plan.make import make_plan, solve_spec
+from planner.plan.moves import Boxes, Places, received_bytes
 from planner.plan.schema import Plan
 from planner.problem.legal import LANES
 from planner.problem.legality import why_no_layout
+from planner.problem.rules import GenerateRules
+from planner.problem.sizes import sizes_of
 from planner.render.model import RenderError
 from planner.render.package import render_package
 from planner.solve.infeasible import explain_infeasible
-from planner.spec import Spec, bundled_models, is_packaged, load_spec
+from planner.spec import Spec, SpecErrors, bundled_models, is_packaged, load_spec
 from planner.spec.sizes import parameter_count
 
 SPEC = Path(__file__).resolve().parents[1] / "specs" / "llama_3_1_70b_v5e_4x4.yaml"
@@ -142,3 +150,36 @@ def test_experts_can_be_pinned(pins: tuple[str, ...], label: str) -> None:
 def test_what_would_cut_an_expert_or_a_latent_is_illegal_by_name(name: str, pin: str, reason: str) -> None:
     told = why_no_layout(spec_on(name, "v5e", "hardware.slice=4x4", f"pins.{pin}"))
     assert [reason in sentence for sentence in told] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "pin", "message"),
+    [
+        ("llama-3.1-8b", "generate.experts=x", "generate.experts cannot be pinned: the model has no experts"),
+        ("mixtral-8x7b", "generate.d_ff=x", "generate.d_ff cannot be pinned: the model has no dense MLP"),
+        ("mixtral-8x7b", "generate.mlp=2d", "generate.mlp cannot be pinned: the model has no dense MLP"),
+    ],
+)
+def test_a_pin_of_layers_that_the_model_lacks_is_a_mistake(name: str, pin: str, message: str) -> None:
+    with pytest.raises(SpecErrors, match=re.escape(message)):
+        load_spec(SPEC, [f"model.config={name}", f"pins.{pin}"])
+
+
+MOVES = (
+    # old, new, parts of the experts' weights that the busiest chip lacks, router apart
+    (GenerateRules(experts=("x",)), GenerateRules(experts=("x",)), 0),
+    (GenerateRules(experts=("x",)), GenerateRules(expert_ff=("x",)), Fraction(1, 4) - Fraction(1, 16)),
+    (GenerateRules(), GenerateRules(experts=("x",), expert_ff=("y",)), 0),
+    (GenerateRules(experts=("x",)), GenerateRules(experts=("y",)), Fraction(1, 4)),
+    (GenerateRules(experts=("x", "y")), GenerateRules(experts=("x",)), Fraction(1, 4) - Fraction(1, 16)),
+)
+
+
+@pytest.mark.parametrize(("old", "new", "part"), MOVES)
+def test_experts_that_a_chip_lacks_move(old: GenerateRules, new: GenerateRules, part: Fraction) -> None:
+    sizes = sizes_of(load_spec(SPEC, ["model.config=mixtral-8x7b", "model.weights.dtype=bf16"]))
+    sizes = replace(sizes, mixture=Mixture(16, 2, 512))
+    places = Places({"x": 4, "y": 4}, tuple(product(range(4), range(4))))
+    whole = 3 * 16 * 512 * sizes.d_model * sizes.layers * 2
+    moved = received_bytes("experts", Boxes(new, sizes, places), Boxes(old, sizes, places))
+    assert moved == whole * part
