@@ -8,6 +8,7 @@ from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.build import build, pinned_slices
+from planner.problem.legality import why_no_layout
 from planner.problem.problem import NS, UNIT_BYTES, Limits
 from planner.solve.infeasible import Infeasible, Need
 from planner.solve.search import search
@@ -42,7 +43,10 @@ def conflict_text(spec: Spec, infeasible: Infeasible, lines: Lines = no_lines) -
     """
     told = [f"no plan for {spec.name} on {spec.hardware.chip} {' or '.join(pinned_slices(spec))}{slice_line(lines)}"]
     if not infeasible.conflict:
-        return [*told, f"  no layout is legal on any mesh of the slice{pins_text(spec, lines)}"]
+        kept = conflicting_pins(spec)
+        reasons = why_no_layout(spec.model_copy(update={"pins": {name: spec.pins[name] for name in kept}}))
+        told.append(f"  no layout is legal on any mesh of the slice{pins_text(spec, kept, lines)}")
+        return [*told, *(f"    {reason}" for reason in reasons)]
     return [*told, *(f"  {text}" for text in need_texts(spec, infeasible, lines))]
 
 
@@ -60,13 +64,12 @@ def slice_line(lines: Lines) -> str:
     return ""
 
 
-def pins_text(spec: Spec, lines: Lines = no_lines) -> str:
-    """The smallest set of pins that cannot be kept together, found by dropping them one by one."""
+def pins_text(spec: Spec, addresses: list[str], lines: Lines = no_lines) -> str:
+    """The pins that cannot be kept together, as the spec writes them."""
     written = spec_to_data(spec).get("pins", {})
     places = {address: lines("pins", address) for address in written}
     listed = ", ".join(
-        f"{address}: {written[address]}{f' ({places[address]})' if places[address] else ''}"
-        for address in conflicting_pins(spec)
+        f"{address}: {written[address]}{f' ({places[address]})' if places[address] else ''}" for address in addresses
     )
     return f"; these pins cannot be kept together: {listed}" if listed else ""
 

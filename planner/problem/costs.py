@@ -102,7 +102,7 @@ def parts_of(work: Work, machine: Machine) -> Parts:
     for collective in work.planned:
         part = PART_OF[collective.address.partition(".")[2]]
         waiting_s[part] = waiting_s.get(part, 0.0) + collective.repeats * machine.seconds(collective)
-    fraction = exposed_fraction(work, sum(waiting_s.values()), machine)
+    fraction = exposed_fraction(work, local_s(work, machine), sum(waiting_s.values()), machine)
     return {
         f"{work.phase}.{part}": with_ici(work.local.get(part, NOTHING), seconds * fraction)
         for part, seconds in waiting_s.items()
@@ -112,12 +112,13 @@ def parts_of(work: Work, machine: Machine) -> Parts:
 def seconds_of(work: Work, machine: Machine) -> float:
     """Seconds of a block: the sum of its parts, found without telling them apart."""
     talking_s = sum([each.repeats * machine.seconds(each) for each in work.planned])
-    return local_s(work, machine) + talking_s * exposed_fraction(work, talking_s, machine)
+    own_s = local_s(work, machine)
+    return own_s + talking_s * exposed_fraction(work, own_s, talking_s, machine)
 
 
-def exposed_fraction(work: Work, talking_s: float, machine: Machine) -> float:
-    """The part of a block's collectives that its local work does not hide."""
-    return machine.stack.exposed_fraction(local_s(work, machine), talking_s) if work.hides else 1.0
+def exposed_fraction(work: Work, own_s: float, talking_s: float, machine: Machine) -> float:
+    """The part of a block's collectives that `own_s` of local work does not hide."""
+    return machine.stack.exposed_fraction(own_s, talking_s) if work.hides else 1.0
 
 
 def local_s(work: Work, machine: Machine) -> float:

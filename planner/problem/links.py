@@ -44,7 +44,7 @@ class LinkFloors:
 
     @cached_property
     def rate(self) -> Floats:
-        """Bytes per second over all axes of a set at once; no collective axis by axis is faster. 1 for no axes."""
+        """Bytes per second over all axes of a set at once; going axis by axis is no faster. 1 for the empty set."""
         chip = self.machine.chip
         merged = (merge_axes(axes, self.machine.slice) for axes in self.sets)
         rates = [bandwidth_bytes_per_s(axes, chip) if axes else 1.0 for axes in merged]

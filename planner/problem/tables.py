@@ -55,6 +55,7 @@ class Pricer:
     rendered: bool
     _spaces: dict[str, Space] = field(default_factory=dict)
     _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
+    _tables: dict[str, list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -93,7 +94,9 @@ class Pricer:
     def block(self, name: str, prompts: int) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
         space = self.space(name)
-        priced = [self.prefill(name, key, prompts) for key in space.keys]
+        tables = self.prefill_tables(name)
+        each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
+        priced = [each_once[pair] for pair in tables]
         ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
         held = units[space.key_of]
 
@@ -110,6 +113,15 @@ class Pricer:
                 self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
             )
         return self._spaces[name]
+
+    def prefill_tables(self, name: str) -> list[tuple[GenerateRules, PrefillRules]]:
+        """The tables that the prefill of each key is priced by; that of the vocabulary does not ask what is stored."""
+        if name not in self._tables:
+            pairs = (self.rules(name, Option(*key)) for key in self.space(name).keys)
+            self._tables[name] = [
+                (GenerateRules(), rules) if name == "vocab" else (stored, rules) for stored, rules in pairs
+            ]
+        return self._tables[name]
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
@@ -170,11 +182,10 @@ class Pricer:
             kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
         return seconds_of(work, machine), kept
 
-    def prefill(self, name: str, key: Key, prompts: int) -> tuple[float, int]:
+    def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
         """Seconds of the prefill of a block, and the bytes per chip that it holds meanwhile."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
-        stored, rules = self.rules(name, Option(*key))
         if name == "attention":
             work = costs.prefill_attention_work(stored, rules, load.prompt, machine, prompts)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, prompts)

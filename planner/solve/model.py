@@ -10,8 +10,11 @@ OR-tools 9.15 can answer wrongly when an *enforced* linear row has coefficients 
 none: agreement is clauses, and every linear row holds unconditionally. `assert_safe` keeps it so.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
+from math import prod
 
 from ortools.sat.python import cp_model
 
@@ -20,8 +23,9 @@ from planner.problem.problem import Weights
 from planner.solve.candidate import Candidate, Choice, Forbid
 
 ENFORCED_ROW_LIMIT = 2**30
-EXACT_OBJECTIVE = 2**53
-"""Below this an objective is told exactly: the solver tells it as a float."""
+OBJECTIVE_LIMIT = 2**60
+"""The solver refuses an objective whose coefficients may sum past 2^63."""
+HBM = Weights(0, 0, 1)
 SOLVE_DETERMINISTIC_S = 60.0
 
 
@@ -59,6 +63,12 @@ class Model:
         self.residual = {
             r: self.cp.new_bool_var(f"residual[{r}]") for r in sorted({choice.residual for choice in self.choices})
         }
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Choices of each block."""
+        count = Counter(choice.block for choice in self.choices)
+        return [count[number] for number in range(len(self.candidate.table.blocks))]
 
     def quantity(self, weights: Weights) -> cp_model.LinearExprT:
         """A linear quantity of the taken choices."""
@@ -133,13 +143,23 @@ def solve_candidate(candidate: Candidate, choices: list[Choice], forbidden: Forb
         return None
     best = taken_by(model, solver)
     model.cp.add(goal <= best.quantity(candidate.weights()))
-    for objective in tie_breaks(model):
-        model.cp.minimize(objective)
-        tied = run(model.cp)
-        assert tied is not None
-        best = taken_by(model, tied)
-        model.cp.add(objective <= round(tied.objective_value))
-    return best
+    return first_of_ties(model)
+
+
+def first_of_ties(model: Model) -> Taken:
+    """The solution of least HBM, and of those the one whose options come first: asked at once while numbers allow."""
+    span, place = rank_span(model), ranks(model)
+    if span * sum(choice.hbm for choice in model.choices) < OBJECTIVE_LIMIT:
+        model.cp.minimize(model.quantity(Weights(0, 0, span)) + place)
+    else:
+        model.cp.minimize(model.quantity(HBM))
+        least = run(model.cp)
+        assert least is not None
+        model.cp.add(model.quantity(HBM) <= taken_by(model, least).quantity(HBM))
+        model.cp.minimize(place)
+    tied = run(model.cp)
+    assert tied is not None
+    return taken_by(model, tied)
 
 
 def taken_by(model: Model, solver: cp_model.CpSolver) -> Taken:
@@ -148,24 +168,16 @@ def taken_by(model: Model, solver: cp_model.CpSolver) -> Taken:
     return Taken(model.candidate, tuple(sorted(chosen, key=lambda choice: choice.block)))
 
 
-def tie_breaks(model: Model) -> list[cp_model.LinearExprT]:
-    """What ties are broken by, first things first: HBM, then order; as one number where it is small enough."""
-    span, places = rank_span(model)
-    order = cp_model.LinearExpr.weighted_sum(model.taken, places)
-    most = sum(max(c.hbm for c in model.choices if c.block == block) for block in {c.block for c in model.choices})
-    if span * (most + 1) < EXACT_OBJECTIVE:
-        return [model.quantity(Weights(0, 0, span)) + order]
-    return [model.quantity(Weights(0, 0, 1)), order]
+def rank_span(model: Model) -> int:
+    """A number above any sum of ranks, so that HBM comes first."""
+    return prod(model.counts)
 
 
-def rank_span(model: Model) -> tuple[int, list[int]]:
-    """For each choice what it adds to a number that is lower for options that come earlier in the tables, the first
-    block's before the next; and a number above all sums of them."""
-    rows: dict[int, list[int]] = {}
-    for choice in model.choices:
-        rows.setdefault(choice.block, []).append(choice.index)
-    span, places = 1, dict[tuple[int, int], int]()
-    for block in sorted(rows, reverse=True):
-        places |= {(block, index): span * rank for rank, index in enumerate(sorted(rows[block]))}
-        span *= len(rows[block])
-    return span, [places[choice.block, choice.index] for choice in model.choices]
+def ranks(model: Model) -> cp_model.LinearExprT:
+    """The mixed-radix number of the taken choices: lower for those that come earlier in the tables."""
+    order = sorted(model.choices, key=lambda choice: (choice.block, choice.index))
+    first = [sum(model.counts[:block]) for block in range(len(model.counts))]
+    rank = {(c.block, c.index): place - first[c.block] for place, c in enumerate(order)}
+    return cp_model.LinearExpr.weighted_sum(
+        model.taken, [rank[c.block, c.index] * prod(model.counts[c.block + 1 :]) for c in model.choices]
+    )

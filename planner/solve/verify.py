@@ -1,14 +1,17 @@
 """Checks of the solver's answers that do not use the solver.
 
 Blocks meet only in the residual layout, so the optimum can be enumerated: for each candidate and each layout, every
-combination of undominated options. It is exact with limits too.
+combination of options. Candidates and layouts are taken in the order of their priced bounds, until no bound is better
+than what was found. Neither floors nor dominance are used, and it is exact with limits too.
 """
 
 from fractions import Fraction
-from itertools import product
+from functools import reduce
 
-from planner.problem.problem import Problem
-from planner.solve.candidate import Candidate, Choice
+import numpy as np
+
+from planner.problem.problem import Ints, Problem, Weights
+from planner.solve.candidate import NEVER, Candidate
 from planner.solve.model import Taken
 from planner.solve.search import candidates_of
 
@@ -34,21 +37,38 @@ def faults(taken: Taken) -> list[str]:
 
 def exact_optimum(problem: Problem) -> Fraction | None:
     """The least value of the goal over all solutions, by enumeration; None if there is no solution."""
-    values = [value for candidate in candidates_of(problem) if (value := candidate_optimum(candidate)) is not None]
-    return min(values, default=None)
+    candidates, best = candidates_of(problem), None
+    bounds = [(bound, at) for at, each in enumerate(candidates) if (bound := each.bound()) is not None]
+    for bound, at in sorted(bounds):
+        if best is not None and bound >= best:
+            break
+        own = candidate_optimum(candidates[at])
+        best = own if best is None or (own is not None and own < best) else best
+    return best
 
 
 def candidate_optimum(candidate: Candidate) -> Fraction | None:
-    """The least goal within one candidate, by enumeration."""
-    by_residual: dict[int, dict[int, list[Choice]]] = {}
-    for choice in candidate.choices(None):
-        by_residual.setdefault(choice.residual, {}).setdefault(choice.block, []).append(choice)
-    blocks = range(len(candidate.table.blocks))
-    combinations = (
-        Taken(candidate, combination)
-        for options in by_residual.values()
-        for combination in product(*(options.get(block, []) for block in blocks))
-    )
-    rows = candidate.limit_rows()
-    kept = (taken.value for taken in combinations if all(taken.quantity(row) <= bound for row, bound in rows))
-    return min(kept, default=None)
+    """The least goal within one candidate: every combination of the layouts whose bound is below the best so far."""
+    weights, best = candidate.weights(), NEVER
+    bounds = candidate.residual_bounds()
+    for residual in np.argsort(bounds, kind="stable"):
+        if bounds[residual] >= best:
+            break
+        best = min(best, least_of_layout(candidate, int(residual)))
+    return None if best >= NEVER else int(best) * weights.scale
+
+
+def least_of_layout(candidate: Candidate, residual: int) -> np.int64:
+    """The least goal, unscaled, over every combination of options with one layout that keeps every limit."""
+    rows = [candidate.table.blocks[number].residual == residual for number in range(len(candidate.table.blocks))]
+
+    def sums(weights: Weights) -> Ints:
+        blocks = zip(candidate.table.blocks, rows, strict=True)
+        parts = [candidate.quantities(block, weights)[chosen] for block, chosen in blocks]
+        summed: Ints = np.minimum(reduce(np.add.outer, parts), NEVER)
+        return summed
+
+    goal = sums(candidate.weights())
+    for weights, bound in candidate.limit_rows():
+        goal = np.where(sums(weights) <= bound, goal, NEVER)
+    return np.int64(goal.min())
