@@ -18,7 +18,7 @@ from cost_models.chips import Chip
 from cost_models.stacks import Stack
 from cost_models.torus import MeshAxis, parse_slice
 from planner.problem.machine import Machine
-from planner.problem.planned import Collective, CollectiveKind
+from planner.problem.primitives import Collective, CollectiveKind
 from planner.problem.sizes import Sizes
 
 Floats = npt.NDArray[np.float64]

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any
 
 from planner.calibrate.fit import Sample
-from planner.problem.planned import CollectiveKind
+from planner.problem.primitives import CollectiveKind
 
 FLOAT_BYTES = 4
 KINDS: tuple[CollectiveKind, ...] = ("all_gather", "all_reduce", "all_to_all")

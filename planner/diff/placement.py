@@ -11,6 +11,8 @@ STORED = {
     "kv_tokens": ("kv_cache",),
     "d_ff": ("weights",),
     "vocab": ("weights",),
+    "expert_ff": ("weights",),
+    "experts": ("weights",),
     "batch": ("kv_cache",),
 }
 """What the generate table stores along each logical axis."""

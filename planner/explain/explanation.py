@@ -44,7 +44,7 @@ class Subject:
     @cached_property
     def at_peak(self) -> Parts:
         """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
-        machine = replace(self.machine, stack=self.machine.stack.at_peak(), _seconds={})
+        machine = replace(self.machine, stack=self.machine.stack.at_peak())
         chosen = replace(chosen_of(self.plan), machine=machine)
         return {**chosen.prefill_parts(), **chosen.generate_parts()}
 

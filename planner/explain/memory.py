@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.moves import CUT_BY
 from planner.plan.schema import Hbm, Padding
 from planner.plan.units import bytes_text, percent_text
 from planner.problem import hbm as formulas
@@ -99,7 +100,7 @@ def explain_padding(subject: Subject) -> list[Explanation]:
 def padding_sentence(subject: Subject, each: Padding) -> str:
     """What was padded, what it costs, and what asked for it."""
     wasted = percent_text(each.padded / each.size - 1)
-    spent = "to keep and to read" if each.dimension == "head_dim" else "to compute"
+    spent = "to keep and to read" if each.dimension in ("head_dim", "latent") else "to compute"
     cost = f"{bytes_text(each.bytes_per_chip)} of padding on a chip at most, {wasted} more {spent}"
     return f"{each.size} stored as {each.padded}: {padding_reason(subject, each)}; {cost}"
 
@@ -108,7 +109,7 @@ def padding_reason(subject: Subject, each: Padding) -> str:
     """Why a dimension is stored wider than it is."""
     stored, ways = subject.rules.generate, subject.machine.ways
     heads = subject.machine.sizes.heads(stored, ways)
-    if each.dimension == "head_dim":
+    if each.dimension in ("head_dim", "latent"):
         return f"the KV cache keeps whole lanes, {subject.machine.sizes.lanes} to a row"
     if each.dimension == "q_heads":
         shard = "1 head" if heads.kv_local == 1 else f"{heads.kv_local} heads"
@@ -117,5 +118,5 @@ def padding_reason(subject: Subject, each: Padding) -> str:
             f", stored as {heads.q_shard} so that {heads.q_ways} chips share them evenly" if heads.q_ways > 1 else ""
         )
         return f"a KV shard of {shard} serves {served} query heads{spread}; there are {heads.kv_ways} shards"
-    axes = getattr(stored, each.dimension)
+    axes = getattr(stored, CUT_BY.get(each.dimension, each.dimension))
     return f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"

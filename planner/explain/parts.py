@@ -99,6 +99,7 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         sequences = plan.generate.batch / ways(stored.rows + stored.batch)
         context /= ways(stored.kv_tokens)
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
+        shard = "latents of every head" if sizes.latent else shard
         return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""

@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.plan.placement import cut_by
+from planner.problem.rules import padded_width
 
 CUTS = {
     "tokens": "the tokens of the prompts",
@@ -13,6 +14,8 @@ CUTS = {
     "kv_tokens": "the tokens of the KV cache",
     "d_ff": "the hidden columns of the MLP",
     "vocab": "rows of the embedding and of the head",
+    "expert_ff": "the hidden columns of each expert",
+    "experts": "whole experts",
 }
 
 
@@ -39,6 +42,8 @@ def stored_size(subject: Subject, phase: str, logical: str) -> int:
         "q_heads": heads.q_padded,
         "kv_heads": heads.kv_padded,
         "kv_tokens": subject.plan.generate.context,
-        "d_ff": sizes.padded_d_ff(ways(stored.d_ff)),
+        "d_ff": padded_width(sizes.mlps[0].d_ff if sizes.mlps else 0, ways(stored.d_ff)),
         "vocab": sizes.padded_vocab(ways(stored.vocab)),
+        "expert_ff": padded_width(sizes.mixture.d_ff if sizes.mixture else 0, ways(stored.expert_ff)),
+        "experts": sizes.mixture.experts if sizes.mixture else 0,
     }[logical]

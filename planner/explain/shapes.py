@@ -3,7 +3,17 @@
 from dataclasses import dataclass
 
 from planner.explain.explanation import Subject
-from planner.problem.rules import exchanged_batch, without
+from planner.problem.routed import expert_columns, routed
+from planner.problem.rules import (
+    Axes,
+    GenerateRules,
+    PrefillRules,
+    exchanged_batch,
+    padded_width,
+    prompt_axes,
+    scattered_batch,
+    without,
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class Matmul:
 def matmuls(subject: Subject, address: str) -> list[Matmul]:
     """The weight matmuls of a part; none for attention over the cache and for what only moves bytes."""
     phase, _, part = address.partition(".")
-    find = {"attention": attention, "mlp": mlp, "logits": logits}.get(part.split(".")[0])
+    find = {"attention": attention, "mlp": mlp, "experts": experts, "logits": logits}.get(part.split(".")[0])
     return find(subject, phase).get(part, []) if find else []
 
 
@@ -45,12 +55,28 @@ def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
         kv_rows = rows = prompt_rows(subject) / ways(without(rules.tokens, rules.q_heads))
         inner, kv_heads = sizes.d_model / ways(rules.d_model), heads.kv_padded / ways(rules.kv_heads)
         q_heads = heads.q_padded // ways(rules.q_heads)
-    width = q_heads * sizes.head_dim
-    keys = Matmul(kv_rows, inner, 2 * kv_heads * sizes.head_dim, layers)
+    made = Matmul(rows, inner, sizes.q_made(q_heads), layers), Matmul(kv_rows, inner, sizes.kv_made(kv_heads), layers)
     return {
-        "attention.qkv": [Matmul(rows, inner, width, layers), keys],
-        "attention.out": [Matmul(rows, width, inner, layers)],
+        "attention.qkv": [*made, *of_latents(subject, phase, rows, q_heads)],
+        "attention.out": [Matmul(rows, q_heads * sizes.out_dim, inner, layers)],
     }
+
+
+def of_latents(subject: Subject, phase: str, rows: float, q_heads: int) -> list[Matmul]:
+    """What heads make of latents: keys and values, in prefill of all tokens that they attend to, and queries."""
+    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
+    latent, layers = sizes.latent, sizes.layers
+    if latent is None:
+        return []
+    if phase == "generate":
+        apart = read = rows / ways(scattered_batch(stored))
+    else:
+        own, prompts = without(rules.tokens, rules.q_heads), subject.plan.prefill.prompts
+        apart, read = rows / ways(rules.d_model), prompt_rows(subject) / ways(prompt_axes(own, prompts, ways))
+    found = [Matmul(read, latent.latent_dim, q_heads * latent.made_dim, layers)]
+    if latent.query_latent_dim:
+        found.append(Matmul(apart, latent.query_latent_dim, q_heads * latent.query_head_dim, layers))
+    return found
 
 
 def prompt_rows(subject: Subject) -> int:
@@ -59,19 +85,40 @@ def prompt_rows(subject: Subject) -> int:
 
 
 def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
-    """Gate and up together, and down."""
+    """Gate and up together, and down, of every dense MLP."""
     sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
-    d_ff = sizes.padded_d_ff(ways(stored.d_ff))
-    if phase == "generate":
-        rows: float = subject.plan.generate.batch / ways(without(stored.rows, stored.d_ff))
-        inner, outer = sizes.d_model / ways(stored.d_model), d_ff / ways(stored.d_ff)
-    else:
-        rows = prompt_rows(subject) / ways(without(rules.tokens, rules.d_ff))
-        inner, outer = sizes.d_model / ways(rules.d_model), d_ff / ways(rules.d_ff)
+    here: GenerateRules | PrefillRules = stored if phase == "generate" else rules
+    rows = step_rows(subject, phase) / ways(without(cut_rows(subject, phase), here.d_ff))
+    inner, hidden, out = sizes.d_model / ways(here.d_model), [], []
+    for each in sizes.mlps:
+        columns = padded_width(each.d_ff, ways(stored.d_ff)) / ways(here.d_ff)
+        hidden.append(Matmul(rows, inner, sizes.inputs * columns, each.layers))
+        out.append(Matmul(rows, columns, inner, each.layers))
+    return {"mlp.hidden": hidden, "mlp.out": out}
+
+
+def experts(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
+    """The router; gate and up together, and down, of the rows that the busiest chip's experts take."""
+    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
+    here: GenerateRules | PrefillRules = stored if phase == "generate" else rules
+    has = routed(cut_rows(subject, phase), here, step_rows(subject, phase), sizes, ways)
+    inner, columns = sizes.d_model / ways(here.d_model), expert_columns(stored, here, sizes, ways)
+    layers = sizes.sparse_layers
+    router = Matmul(has.gathered, inner, sizes.experts.experts, layers)
     return {
-        "mlp.hidden": [Matmul(rows, inner, 2 * outer, sizes.layers)],
-        "mlp.out": [Matmul(rows, outer, inner, sizes.layers)],
+        "experts.hidden": [router, Matmul(has.rows, inner, sizes.inputs * columns, layers)],
+        "experts.out": [Matmul(has.rows, columns, inner, layers)],
     }
+
+
+def step_rows(subject: Subject, phase: str) -> int:
+    """Rows of the residual stream in one step."""
+    return subject.plan.generate.batch if phase == "generate" else prompt_rows(subject)
+
+
+def cut_rows(subject: Subject, phase: str) -> Axes:
+    """The axes that cut them."""
+    return subject.rules.generate.rows if phase == "generate" else subject.rules.prefill.tokens
 
 
 def logits(subject: Subject, phase: str) -> dict[str, list[Matmul]]:

@@ -8,11 +8,13 @@ from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
 from planner.plan import machine as read_back
 from planner.plan import schema
+from planner.plan.padding import padding_of
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
-from planner.problem.costs import Parts
+from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
-from planner.problem.options import attention_rules, mlp_rules, vocab_rules
+from planner.problem.options import merged_rules
+from planner.problem.primitives import Collective
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
@@ -23,12 +25,11 @@ from planner.spec import Spec, spec_to_data
 
 def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) -> Parts:
     """Rooflines by address of the prefill of `prompts` of `tokens` each."""
-    stored, rules = tables
-    works = (
-        costs.prefill_attention_work(stored, rules, tokens, machine, prompts),
-        costs.prefill_mlp_work(stored, rules, tokens, machine, prompts),
-        costs.prefill_vocab_work(rules, tokens, machine, prompts),
-    )
+    return all_parts(costs.prefill_works(tables, tokens, machine, prompts), machine)
+
+
+def all_parts(works: Iterable[Work], machine: Machine) -> Parts:
+    """Rooflines by address of the blocks of a step."""
     return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
 
 
@@ -47,23 +48,18 @@ class Chosen:
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
-        stored, batch, machine = self.rules.generate, self.batch, self.machine
-        works = (
-            costs.generate_attention_work(stored, batch, self.load.mean_context, machine),
-            costs.generate_mlp_work(stored, batch, machine),
-            costs.generate_vocab_work(stored, batch, machine),
-        )
-        return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
+        works = costs.generate_works(self.rules.generate, self.batch, self.load.mean_context, self.machine)
+        return all_parts(works, self.machine)
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
         return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
 
-    def generate_collectives(self) -> list[planned.Collective]:
+    def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
         return planned.generate_step(self.rules.generate, self.batch, self.machine.program)
 
-    def prefill_collectives(self) -> list[planned.Collective]:
+    def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
         return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
 
@@ -78,15 +74,8 @@ def rules_of(taken: Taken) -> Rules:
     """The two rule tables that a solution's options make up."""
     candidate = taken.candidate
     names = tuple(axis.name for axis in candidate.table.mesh)
-    attention, mlp, vocab = (
-        block.options[choice.index] for block, choice in zip(candidate.table.blocks, taken.choices, strict=True)
-    )
-    (stored, rules), (stored_mlp, rules_mlp) = attention_rules(names, attention), mlp_rules(names, mlp)
-    stored_vocab, rules_vocab = vocab_rules(names, vocab)
-    return Rules(
-        stored._replace(d_ff=stored_mlp.d_ff, vocab=stored_vocab.vocab),
-        rules._replace(d_ff=rules_mlp.d_ff, vocab=rules_vocab.vocab),
-    )
+    pairs = zip(candidate.table.blocks, taken.choices, strict=True)
+    return merged_rules(names, {block.name: block.options[choice.index] for block, choice in pairs})
 
 
 def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
@@ -145,7 +134,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     stored, rules = chosen.rules
     return schema.Prefill(
         rules=schema.PrefillRules(**rules._asdict()),
-        strategy=schema.Strategy(**labels.prefill_strategy(stored, rules)),
+        strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
         prompts=chosen.prompts,
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
@@ -161,7 +150,7 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
     parts = chosen.generate_parts()
     return schema.Generate(
         rules=schema.GenerateRules(**chosen.rules.generate._asdict()),
-        strategy=schema.Strategy(**labels.generate_strategy(chosen.rules.generate)),
+        strategy=schema.Strategy(**labels.generate_strategy(chosen.rules.generate, chosen.machine.sizes.blocks)),
         batch=chosen.batch,
         context=spec.workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
@@ -199,13 +188,16 @@ STEP_ORDER = (
     "mlp.hidden",
     "mlp.out",
     "mlp.elementwise",
+    "experts.hidden",
+    "experts.out",
+    "experts.elementwise",
     "logits",
     "sampling",
     "step",
 )
 
 
-def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema.Collective]:
+def priced(found: Iterable[Collective], machine: Machine) -> list[schema.Collective]:
     """Collectives with their seconds over the whole step."""
     return [
         schema.Collective(
@@ -220,63 +212,13 @@ def priced(found: Iterable[planned.Collective], machine: Machine) -> list[schema
     ]
 
 
-def padding_of(chosen: Chosen) -> list[schema.Padding]:
-    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take."""
-    stored, ways = chosen.rules.generate, chosen.machine.ways
-    sizes = chosen.machine.sizes
-    heads = sizes.heads(stored, ways)
-    padded = {
-        "head_dim": (sizes.head_dim, sizes.stored_head_dim),
-        "q_heads": (sizes.q_heads, heads.q_padded),
-        "kv_heads": (sizes.kv_heads, heads.kv_padded),
-        "d_ff": (sizes.d_ff, sizes.padded_d_ff(ways(stored.d_ff))),
-        "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab))),
-    }
-    return [
-        schema.Padding(
-            dimension=name,
-            size=size,
-            padded=stored_size,
-            bytes_per_chip=round(unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, name, ()))),
-        )
-        for name, (size, stored_size) in padded.items()
-        if stored_size != size
-    ]
-
-
-def unit_bytes(dimension: str, chosen: Chosen) -> float:
-    """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
-    sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
-    width = sizes.d_model / ways(stored.d_model) * sizes.weight_bytes
-    slots = chosen.batch / ways(stored.rows + stored.batch)
-    cached = sizes.layers * 2 * slots * chosen.load.max_context * sizes.kv_bytes
-    match dimension:
-        case "head_dim":
-            return cached * sizes.heads(stored, ways).kv_local
-        case "vocab":
-            return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
-        case "d_ff":
-            return sizes.layers * 3 * width
-        case "q_heads":
-            return sizes.layers * 2 * sizes.head_dim * width
-        case _:
-            return sizes.head_dim * (sizes.layers * 2 * width + cached)
-
-
 def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     """The HBM budget of one chip."""
     (stored, rules), sizes, ways = chosen.rules, chosen.machine.sizes, chosen.machine.ways
     load = chosen.load
-    weights = sum(
-        count(stored, sizes, ways)
-        for count in (hbm.attention_weights_bytes, hbm.mlp_weights_bytes, hbm.vocab_weights_bytes)
-    )
+    weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
-    activations = (
-        hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
-        + hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
-        + hbm.prefill_vocab_bytes(load.longest, sizes, chosen.prompts)
-    )
+    activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
     available = available_hbm_bytes(spec, chosen.machine)
@@ -329,10 +271,16 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
     stored, rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
-        table, strategy = schema.PrefillRules(**rules._asdict()), labels.prefill_strategy(stored, rules)
+        table, strategy = (
+            schema.PrefillRules(**rules._asdict()),
+            labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks),
+        )
         parts = other.prefill_parts()
     else:
-        table, strategy = schema.GenerateRules(**stored._asdict()), labels.generate_strategy(stored)
+        table, strategy = (
+            schema.GenerateRules(**stored._asdict()),
+            labels.generate_strategy(stored, chosen.machine.sizes.blocks),
+        )
         parts = other.generate_parts()
     return schema.RunnerUp(
         rules=table,

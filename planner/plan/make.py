@@ -32,7 +32,7 @@ def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
 def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
     """A spec, priced and solved, with an earlier plan's batch among the candidates.
 
-    Raises `Unsupported` for what no package exists for yet.
+    Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
     """
     built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
     return Solved(spec, built, search(built.problem))

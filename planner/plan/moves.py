@@ -1,11 +1,11 @@
 """What must move between the layouts of two plans: bytes of weights that a chip does not hold yet.
 
-A chip holds a box of every weight: a run of d_model times a run of heads, of d_ff columns or of vocabulary rows. Runs
+A chip holds a box of every weight: a run of d_model times one of heads, columns, experts or vocabulary rows. Runs
 are counted in real rows and heads, so padding never moves. What a chip receives is the new box less what it shares
 with the old one. The scales of quantised weights move with them and are not counted, nor are the norms.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
@@ -18,8 +18,6 @@ from planner.problem.sizes import Sizes
 
 Run = tuple[Ints, Ints]
 """Per chip, the first element held and the one after the last."""
-
-BLOCKS = ("attention", "mlp", "vocab")
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ class Boxes:
         """The run of one dimension that each chip holds."""
         sizes, rules, ways = self.sizes, self.rules, self.places.ways
         if dimension != "q_heads":
-            size = {"d_model": sizes.d_model, "kv_heads": sizes.kv_heads, "d_ff": sizes.d_ff, "vocab": sizes.vocab}
-            return self.run(size[dimension], getattr(rules, dimension))
+            return self.run(size_of(dimension, sizes), getattr(rules, CUT_BY.get(dimension, dimension)))
         # Query heads follow the KV shard that they read, and each shard is padded at its own end.
         heads = sizes.heads(rules, ways)
         shard = self.places.part(rules.kv_heads) * heads.kv_local * heads.group
@@ -87,14 +84,43 @@ class Boxes:
         return all(np.array_equal(a, b) for a, b in (*heads, slots))
 
 
+CUT_BY = {"shared_d_ff": "d_ff"}
+"""The logical axis that cuts a dimension, where it has another name."""
+
+
+def size_of(dimension: str, sizes: Sizes) -> int:
+    """The size of a dimension that can be cut, query heads apart."""
+    match dimension:
+        case "expert_ff":
+            return sizes.experts.d_ff
+        case "experts":
+            return sizes.experts.experts
+        case "d_ff" | "shared_d_ff":
+            return next(each.d_ff for each in sizes.mlps if each.dimension == dimension)
+    return int(getattr(sizes, dimension))
+
+
 def weights_of(block: str, sizes: Sizes) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """The weights of a block: elements for each pair of indices, and the dimensions that can be cut."""
+    """The weights of a block: elements for each tuple of indices, and the dimensions that can be cut."""
+    inputs = sizes.inputs + 1
     if block == "attention":
-        pairs = 2 * sizes.head_dim * sizes.layers
-        return (pairs, ("q_heads", "d_model")), (pairs, ("kv_heads", "d_model"))
+        return tuple(attention_weights(sizes))
     if block == "mlp":
-        return ((3 * sizes.layers, ("d_ff", "d_model")),)
+        return tuple((inputs * each.layers, (each.dimension, "d_model")) for each in sizes.mlps)
+    if block == "experts":
+        routed = (inputs * sizes.sparse_layers, ("experts", "expert_ff", "d_model"))
+        return routed, (sizes.sparse_layers * sizes.experts.experts, ("d_model",))
     return (((1 if sizes.tied else 2) * sizes.d_model, ("vocab",)),)
+
+
+def attention_weights(sizes: Sizes) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The weights of attention, those that are cut alike together."""
+    found: dict[tuple[str, ...], int] = {}
+    for each in sizes.matrices:
+        heads = () if each.heads is None else (f"{each.heads}_heads",)
+        cut = heads + (("d_model",) if each.whole is None else ())
+        found[cut] = found.get(cut, 0) + sizes.layers * each.each * (each.whole or 1)
+    yield from ((elements, cut) for cut, elements in found.items())
 
 
 def received_bytes(block: str, new: Boxes, old: Boxes | None) -> int:

@@ -2,7 +2,7 @@
 
     change = bytes of weights that the busiest chip must receive, block by block    (in 64 KiB units)
     then     how many of slice, mesh, batch and KV-cache layout differ
-    then     how many of attention and MLP are cut another way in prefill
+    then     how many of attention, MLP and experts are cut another way in prefill
 
 One integer holds all three, the first most significant (`change_price`), so the solver minimises them in this order.
 """
@@ -18,7 +18,7 @@ from cost_models.torus import mesh_coordinates
 from planner.errors import CannotRun, PlanFileError
 from planner.plan.file import read_plan
 from planner.plan.machine import machine_of, rules_of
-from planner.plan.moves import BLOCKS, Boxes, Places, received_bytes
+from planner.plan.moves import Boxes, Places, received_bytes
 from planner.plan.schema import Near, Plan
 from planner.problem.build import Built
 from planner.problem.machine import Machine
@@ -29,10 +29,12 @@ from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import Sizes
 from planner.spec.base import Fraction
 
-SHAPE = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab", "tied")
+SHAPE = (
+    "layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab", "tied", "gated", "mixture", "latent"
+)  # fmt: skip
 CHOICE_PRICE, PREFILL_PRICE = 4, 1
 BYTES_PRICE = 32
-"""Above what all choices (4 of them) and both prefill tables can add up to."""
+"""Above what all choices (4 of them) and three prefill blocks can add up to."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +160,13 @@ def near_of(earlier: Earlier, machine: Machine, rules: Rules, batch: int) -> Nea
     """What a solution changes against the earlier plan."""
     old = Layout.of(machine_of(earlier.plan), rules_of(earlier.plan))
     new = Layout.of(machine, rules)
-    moved = sum(received_bytes(block, new.boxes, kept_boxes(new, old)) for block in BLOCKS)
+    moved = sum(received_bytes(block, new.boxes, kept_boxes(new, old)) for block in new.machine.sizes.blocks)
     changed = moved_machine(new, old)
     if batch != earlier.plan.generate.batch:
         changed.append("generate.batch")
     if cache_moves(new, old):
         changed.append("generate.kv_cache")
-    changed += [f"prefill.{block}" for block in ("attention", "mlp") if cut_differs(block, rules, old.rules)]
+    changed += [f"prefill.{block}" for block in new.machine.sizes.blocks[:-1] if cut_differs(block, rules, old.rules)]
     return Near(
         plan=earlier.name,
         batch=earlier.plan.generate.batch,

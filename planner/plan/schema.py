@@ -3,9 +3,10 @@
 The field order here is the order in the file. Sizes are bytes, times are seconds, unless a name says otherwise.
 """
 
-from typing import Literal
+from collections.abc import Generator
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 FORMAT_VERSION = "1.0"
 
@@ -38,7 +39,21 @@ class Mesh(Record):
     chips: tuple[tuple[int, ...], ...]
 
 
-class GenerateRules(Record):
+class RuleTable(Record):
+    """Logical axis -> mesh axes. The axes of experts are told only where they are cut: most models have none."""
+
+    _untold: ClassVar[frozenset[str]] = frozenset({"expert_ff", "experts"})
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The logical axes that are told, with their mesh axes."""
+        yield from ((name, axes) for name, axes in super().__iter__() if axes or name not in self._untold)
+
+    @model_serializer(mode="wrap")
+    def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: axes for name, axes in write(self).items() if axes or name not in self._untold}
+
+
+class GenerateRules(RuleTable):
     """Mesh axes of each logical axis in generate, major to minor; empty means replicated.
 
     Weights are stored this way.
@@ -52,9 +67,11 @@ class GenerateRules(Record):
     kv_tokens: tuple[str, ...] = ()
     d_ff: tuple[str, ...] = ()
     vocab: tuple[str, ...] = ()
+    expert_ff: tuple[str, ...] = ()
+    experts: tuple[str, ...] = ()
 
 
-class PrefillRules(Record):
+class PrefillRules(RuleTable):
     """Mesh axes of each logical axis in prefill, major to minor; empty means replicated.
 
     A weight that is stored on more axes is gathered over the rest before use.
@@ -66,15 +83,23 @@ class PrefillRules(Record):
     kv_heads: tuple[str, ...] = ()
     d_ff: tuple[str, ...] = ()
     vocab: tuple[str, ...] = ()
+    expert_ff: tuple[str, ...] = ()
+    experts: tuple[str, ...] = ()
 
 
 class Strategy(Record):
-    """Names derived from the rule table, for people; nothing computes with them."""
+    """Names derived from the rule table, for people; nothing computes with them. Blocks that a model lacks are left
+    out."""
 
     attention: str
     kv_cache: str
-    mlp: str
+    mlp: str | None = None
+    experts: str | None = None
     vocab: str
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The blocks that the model has, with their strategies."""
+        yield from ((block, text) for block, text in super().__iter__() if text is not None)
 
 
 class Roofline(Record):

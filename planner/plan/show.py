@@ -19,6 +19,8 @@ RULE_MEANING = {
     "kv_heads": "KV heads, KV cache",
     "d_ff": "MLP hidden",
     "vocab": "embedding and logits",
+    "expert_ff": "hidden columns of each expert",
+    "experts": "whole experts",
 }
 PARTS = ("compute", "hbm", "ici", "fixed")
 
@@ -68,13 +70,13 @@ def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:
     """Logical axis -> mesh axes, with the strategy that follows."""
     sizes = {axis.name: axis.size for axis in mesh.axes}
     strategies = dict(phase.strategy)
-    named = {"q_heads": "attention", "d_ff": "mlp", "kv_heads": "kv_cache", "vocab": "vocab"}
+    named = {"q_heads": "attention", "d_ff": "mlp", "kv_heads": "kv_cache", "vocab": "vocab", "experts": "experts"}
     table = plain_table("logical axis", "mesh axes", "ways", "what it cuts", "strategy")
     for logical, axes in dict(phase.rules).items():
         ways = 1
         for axis in axes:
             ways *= sizes[axis]
-        strategy = strategies[named[logical]] if logical in named else ""
+        strategy = strategies.get(named.get(logical, ""), "")
         table.add_row(logical, ", ".join(axes) or "-", str(ways), RULE_MEANING[logical], strategy)
     return table
 
@@ -103,7 +105,7 @@ def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str
     if runner_up is None:
         return "  runner-up: none; no other layout of this phase is legal here"
     price = dearer_text(runner_up.objective_ratio)
-    differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
+    differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy).get(k)]
     return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} in all"
 
 

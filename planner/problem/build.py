@@ -30,9 +30,9 @@ class Built:
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
-    """The problem of a spec; raises `Unsupported` for models and dtypes that no package exists for yet.
+    """The problem of a spec; `batches` are priced instead of those that the spec allows.
 
-    `batches` are priced instead of those that the spec allows.
+    Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
     """
     refuse_unpackaged(spec)
     sizes = sizes_of(spec)
@@ -55,16 +55,11 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
 
 
 def refuse_unpackaged(spec: Spec) -> None:
-    """Refuse by name what later packages will serve."""
+    """Refuse by name a model without packages where nothing but packages is wanted."""
     features = unpackaged_features(spec.model)
-    if features:
+    if features and spec.serving.strategies == "rendered":
         raise Unsupported(
-            f"no package is rendered yet for {', '.join(features)}; plans cover dense models of the llama architecture"
-        )
-    if spec.model.kv_cache.dtype != spec.model.activations.dtype:
-        raise Unsupported(
-            f"no package is rendered yet for a {spec.model.kv_cache.dtype} KV cache under "
-            f"{spec.model.activations.dtype} activations; set model.kv_cache.dtype to {spec.model.activations.dtype}"
+            f"no package is rendered yet for {', '.join(features)}; set serving.strategies to all to plan without one"
         )
 
 

@@ -8,12 +8,10 @@ hides. The constants are those of the software stack: the same formulas that `co
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from cost_models.attention import generate_attention as generate_scores
-from cost_models.attention import prefill_attention as prefill_scores
 from cost_models.roofline import Roofline
+from planner.problem.attending import generate_attention_parts, prefill_attention_parts
 from planner.problem.machine import Machine
 from planner.problem.planned import (
-    Collective,
     generate_attention,
     generate_mlp,
     generate_vocab,
@@ -21,7 +19,9 @@ from planner.problem.planned import (
     prefill_mlp,
     prefill_vocab,
 )
-from planner.problem.rules import Axes, GenerateRules, PrefillRules, common, exchanged_batch, prompt_axes, without
+from planner.problem.primitives import Collective
+from planner.problem.routed import expert_columns, generate_experts, prefill_experts, routed
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules, common, padded_width, without
 
 Parts = dict[str, Roofline]
 
@@ -36,6 +36,8 @@ PART_OF = {
     "attention.q": "attention.qkv",
     "attention.kv": "attention.qkv",
     "attention.qkv": "attention.qkv",
+    "attention.gather_w_latent": "attention.qkv",
+    "attention.gather_w_latent_scale": "attention.qkv",
     "attention.gather_w_q": "attention.qkv",
     "attention.gather_w_q_scale": "attention.qkv",
     "attention.gather_w_kv": "attention.qkv",
@@ -61,6 +63,20 @@ PART_OF = {
     "mlp.gather_w_down": "mlp.out",
     "mlp.gather_w_down_scale": "mlp.out",
     "mlp.out": "mlp.out",
+    "experts.norm": "experts.hidden",
+    "experts.tokens": "experts.hidden",
+    "experts.rows": "experts.hidden",
+    "experts.router": "experts.hidden",
+    "experts.gather_w_router": "experts.hidden",
+    "experts.dispatch": "experts.hidden",
+    "experts.gather_w_in": "experts.hidden",
+    "experts.gather_w_in_scale": "experts.hidden",
+    "experts.hidden": "experts.hidden",
+    "experts.hidden_rows": "experts.out",
+    "experts.gather_w_down": "experts.out",
+    "experts.gather_w_down_scale": "experts.out",
+    "experts.combine": "experts.out",
+    "experts.out": "experts.out",
     "logits.last": "logits",
     "logits.norm": "logits",
     "logits.residual": "logits",
@@ -117,51 +133,79 @@ def with_ici(cost: Roofline, ici_s: float) -> Roofline:
 
 def generate_attention_work(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Work:
     """Attention in one generate step of `batch` sequences whose mean length is `context`."""
-    sizes, ways = machine.sizes, machine.ways
-    heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
-    inner, width = sizes.d_model / ways(rules.d_model), heads.q_local * sizes.head_dim
-    kv_rows = rows / ways(exchanged_batch(rules))
-    parts = {
-        "attention.qkv": machine.matmul(rows, inner, width)
-        + machine.matmul(kv_rows, inner, 2 * heads.kv_local * sizes.head_dim),
-        "attention.kv_cache": generate_scores_cost(rules, rows, context, machine) * sizes.layers,
-        "attention.out": machine.matmul(rows, width, inner),
-        "attention.elementwise": machine.elementwise(rows, inner + width),
-    }
+    parts = generate_attention_parts(rules, batch, context, machine)
     return Work("generate", parts, generate_attention(rules, batch, machine.program))
 
 
-def generate_scores_cost(rules: GenerateRules, rows: float, context: float, machine: Machine) -> Roofline:
-    """Attention of one layer over the part of the cache that a chip holds."""
-    sizes, ways = machine.sizes, machine.ways
-    heads = sizes.heads(rules, ways)
-    return generate_scores(
-        rows / ways(rules.batch),
-        context / ways(rules.kv_tokens),
-        heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens),
-        heads.kv_local,
-        sizes.head_dim,
-        activation_bytes_per_element=sizes.activation_bytes,
-        kv_bytes_per_element=sizes.kv_read_bytes,
-        compute_dtype=sizes.compute_dtype,
-        chip=machine.chip,
-        stack=machine.stack,
-    )
+def prefill_attention_work(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+) -> Work:
+    """Attention in the prefill of `prompts` of `tokens` each."""
+    parts = prefill_attention_parts(stored, rules, tokens, machine, prompts)
+    return Work("prefill", parts, prefill_attention(stored, rules, tokens, machine.program, prompts))
 
 
 def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
-    """The MLP in one generate step."""
+    """The MLPs in one generate step."""
+    return Work(
+        "generate", mlp_parts(rules, rules.rows, rules, batch, machine), generate_mlp(rules, batch, machine.program)
+    )
+
+
+def prefill_mlp_work(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+) -> Work:
+    """The MLPs in the prefill of `prompts` of `tokens` each."""
+    parts = mlp_parts(stored, rules.tokens, rules, prompts * tokens, machine)
+    return Work("prefill", parts, prefill_mlp(stored, rules, tokens, machine.program, prompts))
+
+
+def mlp_parts(
+    stored: GenerateRules, cut: Axes, rules: GenerateRules | PrefillRules, rows: int, machine: Machine
+) -> Parts:
+    """The MLPs' work for `rows` of the residual stream that are cut over `cut`, in all layers."""
     sizes, ways = machine.sizes, machine.ways
-    own = batch / ways(rules.rows)
-    rows = own * ways(common(rules.rows, rules.d_ff))
+    own = rows / ways(cut)
+    gathered = own * ways(common(cut, rules.d_ff))
     inner = sizes.d_model / ways(rules.d_model)
-    d_ff = sizes.padded_d_ff(ways(rules.d_ff)) / ways(rules.d_ff)
-    parts = {
-        "mlp.hidden": machine.matmul(rows, inner, 2 * d_ff),
-        "mlp.out": machine.matmul(rows, d_ff, inner),
-        "mlp.elementwise": machine.elementwise(own, inner) + machine.elementwise(rows, d_ff),
+    parts = dict.fromkeys(("mlp.hidden", "mlp.out", "mlp.elementwise"), NOTHING)
+    for each in sizes.mlps:
+        columns = padded_width(each.d_ff, ways(stored.d_ff)) / ways(rules.d_ff)
+        around = machine.elementwise(own, inner, each.layers) + machine.elementwise(gathered, columns, each.layers)
+        parts["mlp.hidden"] += machine.matmul(gathered, inner, sizes.inputs * columns, each.layers)
+        parts["mlp.out"] += machine.matmul(gathered, columns, inner, each.layers)
+        parts["mlp.elementwise"] += around
+    return parts
+
+
+def generate_experts_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
+    """The experts in one generate step."""
+    parts = experts_parts(rules, rules.rows, rules, batch, machine)
+    return Work("generate", parts, generate_experts(rules, batch, machine.program))
+
+
+def prefill_experts_work(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+) -> Work:
+    """The experts in the prefill of `prompts` of `tokens` each."""
+    parts = experts_parts(stored, rules.tokens, rules, prompts * tokens, machine)
+    return Work("prefill", parts, prefill_experts(stored, rules, tokens, machine.program, prompts))
+
+
+def experts_parts(
+    stored: GenerateRules, cut: Axes, rules: GenerateRules | PrefillRules, rows: int, machine: Machine
+) -> Parts:
+    """The work of the busiest chip's experts and of its router, in all sparse layers."""
+    sizes, ways, layers = machine.sizes, machine.ways, machine.sizes.sparse_layers
+    has = routed(cut, rules, rows, sizes, ways)
+    inner, columns = sizes.d_model / ways(rules.d_model), expert_columns(stored, rules, sizes, ways)
+    around = machine.elementwise(has.own, inner, layers) + machine.elementwise(has.rows, columns, layers)
+    made = machine.matmul(has.rows, inner, sizes.inputs * columns, layers, has.read)
+    return {
+        "experts.hidden": machine.matmul(has.gathered, inner, sizes.experts.experts, layers) + made,
+        "experts.out": machine.matmul(has.rows, columns, inner, layers, has.read),
+        "experts.elementwise": around,
     }
-    return Work("generate", parts, generate_mlp(rules, batch, machine.program))
 
 
 def vocab_parts(vocab: Axes, looked_up: float, rows: float, machine: Machine) -> Parts:
@@ -185,71 +229,32 @@ def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine) -> W
     return Work("generate", parts, generate_vocab(rules, batch, machine.program), hides=False)
 
 
-def prefill_attention_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
-) -> Work:
-    """Attention in the prefill of `prompts` of `tokens` each."""
-    sizes, ways = machine.sizes, machine.ways
-    heads = sizes.heads(stored, ways)
-    q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
-    inner = sizes.d_model / ways(rules.d_model)
-    whole = prompts * tokens
-    rows = whole / ways(without(rules.tokens, rules.q_heads))
-    scores = prefill_scores_cost(rules, q_heads, kv_heads, tokens, prompts, machine)
-    parts = {
-        "attention.qkv": machine.matmul(rows, inner, (q_heads + 2 * kv_heads) * sizes.head_dim),
-        "attention.kv_cache": scores * sizes.layers,
-        "attention.out": machine.matmul(rows, q_heads * sizes.head_dim, inner),
-        "attention.elementwise": machine.elementwise(whole / ways(rules.tokens), inner)
-        + machine.elementwise(rows, q_heads * sizes.head_dim),
-    }
-    return Work("prefill", parts, prefill_attention(stored, rules, tokens, machine.program, prompts))
-
-
-def prefill_scores_cost(
-    rules: PrefillRules, q_heads: float, kv_heads: float, tokens: int, prompts: int, machine: Machine
-) -> Roofline:
-    """Attention of one layer of a chip with these heads; token axes cut whole prompts first, then tokens of each."""
-    sizes, ways = machine.sizes, machine.ways
-    own = without(rules.tokens, rules.q_heads)
-    apart = prompt_axes(own, prompts, ways)
-    return prefill_scores(
-        tokens / ways(without(own, apart)) / ways(rules.d_model),
-        tokens,
-        q_heads,
-        kv_heads,
-        sizes.head_dim,
-        activation_bytes_per_element=sizes.activation_bytes,
-        kv_bytes_per_element=sizes.activation_bytes,
-        compute_dtype=sizes.compute_dtype,
-        chip=machine.chip,
-        stack=machine.stack,
-        causal=machine.stack.masked_pairs == "skipped",
-        sequences=prompts / ways(apart),
-    )
-
-
-def prefill_mlp_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
-) -> Work:
-    """The MLP in the prefill of `prompts` of `tokens` each."""
-    sizes, ways = machine.sizes, machine.ways
-    inner = sizes.d_model / ways(rules.d_model)
-    d_ff = sizes.padded_d_ff(ways(stored.d_ff)) / ways(rules.d_ff)
-    whole = prompts * tokens
-    rows = whole / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
-    parts = {
-        "mlp.hidden": machine.matmul(rows, inner, 2 * d_ff),
-        "mlp.out": machine.matmul(rows, d_ff, inner),
-        "mlp.elementwise": machine.elementwise(whole / ways(rules.tokens), inner) + machine.elementwise(rows, d_ff),
-    }
-    return Work("prefill", parts, prefill_mlp(stored, rules, tokens, machine.program, prompts))
-
-
 def prefill_vocab_work(rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Work:
     """Embedding of `prompts` of `tokens` each, logits of their last tokens, sampling."""
     parts = vocab_parts(rules.vocab, prompts * tokens, prompts, machine)
     return Work("prefill", parts, prefill_vocab(rules, tokens, machine.program, prompts), hides=False)
+
+
+def generate_works(rules: GenerateRules, batch: int, context: float, machine: Machine) -> list[Work]:
+    """The blocks of one generate step of `batch` sequences whose mean length is `context`."""
+    found = {
+        "attention": lambda: generate_attention_work(rules, batch, context, machine),
+        "mlp": lambda: generate_mlp_work(rules, batch, machine),
+        "experts": lambda: generate_experts_work(rules, batch, machine),
+        "vocab": lambda: generate_vocab_work(rules, batch, machine),
+    }
+    return [found[name]() for name in machine.sizes.blocks]
+
+
+def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int) -> list[Work]:
+    """The blocks of the prefill of `prompts` of `tokens` each."""
+    found = {
+        "attention": lambda: prefill_attention_work(*rules, tokens, machine, prompts),
+        "mlp": lambda: prefill_mlp_work(*rules, tokens, machine, prompts),
+        "experts": lambda: prefill_experts_work(*rules, tokens, machine, prompts),
+        "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts),
+    }
+    return [found[name]() for name in machine.sizes.blocks]
 
 
 def binds(parts: Parts, machine: Machine) -> str:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from cost_models.matmul import compute_s, hbm_s
 from planner.problem.costs import vocab_parts
+from planner.problem.layer_shapes import Shape, shapes
 from planner.problem.legal import LANES
 from planner.problem.links import Floats, LinkFloors
 from planner.problem.machine import Machine
@@ -27,24 +28,6 @@ if TYPE_CHECKING:
     from planner.problem.tables import Load
 
 ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One block of a layer: its weights, the widths that its two matmuls make and read, and what lies between them.
-
-    `cut` of the parameters follow the width, which is cut in whole `units`, at least `least_units` to a chip; the
-    others may lie in copies. Seconds of a layer between the matmuls: of prefills [prompts], and of a step [batches].
-    """
-
-    parameters: float
-    cut: float
-    units: int
-    least_units: int
-    out_width: float
-    in_width: float
-    prefill_between_s: Floats
-    step_between_s: Floats
 
 
 @dataclass(frozen=True)
@@ -93,7 +76,7 @@ class Floors:
 
     @cached_property
     def blocks(self) -> tuple["BlockFloor", ...]:
-        """Attention and MLP."""
+        """Layers that are alike, block by block."""
         return tuple(BlockFloor(shape, self.links, self.load) for shape in shapes(self.machine, self.load))
 
     @cached_property
@@ -106,7 +89,7 @@ class Floors:
         """Units of 64 KiB per chip of the vocabulary and the KV cache, for each batch, cut over all chips."""
         sizes, chips = self.machine.sizes, self.machine.slice.chips
         vocab = (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model * sizes.weight_bytes
-        cached = sizes.layers * self.load.max_context * 2 * sizes.kv_heads * sizes.head_dim * sizes.kv_bytes
+        cached = sizes.attended(self.load.max_context) * sizes.cached_dim * sizes.kv_bytes
         held = (vocab + cached * np.array(self.load.batches)) / chips / UNIT_BYTES
         return np.floor(held).astype(np.int64)
 
@@ -175,7 +158,7 @@ class BlockFloor:
     def units(self) -> Ints:
         """Units of 64 KiB per chip of the weights of all layers, for each stored set."""
         sizes = self.links.machine.sizes
-        whole = sizes.layers * self.shape.parameters * sizes.weight_bytes / UNIT_BYTES
+        whole = self.shape.layers * self.shape.parameters * sizes.weight_bytes / UNIT_BYTES
         return np.floor(whole / self.links.ways[self.kept]).astype(np.int64)
 
     @cached_property
@@ -194,7 +177,7 @@ class BlockFloor:
     def least_ns(self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats) -> Ints:
         """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights."""
         own = rows / spread[cuts.d_model | cuts.width]
-        seconds = self.seconds(cuts, rows, own, between_s) * self.links.machine.sizes.layers
+        seconds = self.seconds(cuts, rows, own, between_s) * self.shape.layers
         found = np.full((len(self.links.sets), len(rows)), np.inf)
         np.minimum.at(found, cuts.stored, seconds)
         return whole_ns(found[self.kept])
@@ -217,9 +200,11 @@ class BlockFloor:
         shape, machine, narrow = self.shape, self.links.machine, self.narrow(y)
         sizes, stack = machine.sizes, machine.stack
         share = (shape.cut * narrow + (shape.parameters - shape.cut) / y) / x
-        flops = 2 * (own + stack.partial_overlap_tokens) * share
-        widths = 2 * sizes.d_model / x + (shape.out_width + shape.in_width) * narrow
-        moved = share * sizes.weight_bytes * stack.weight_passes + own * widths * sizes.activation_bytes
+        read = shape.read(own)
+        flops = 2 * (own * shape.met + read * stack.partial_overlap_tokens) * share
+        copies = shape.mixture.experts_per_token / y if shape.mixture else 1.0
+        widths = 2 * sizes.d_model / x * copies + (shape.out_width + shape.in_width) * narrow
+        moved = read * share * sizes.weight_bytes * stack.weight_passes + own * widths * sizes.activation_bytes
         math_s = flops * compute_s(1.0, sizes.compute_dtype, machine.chip, stack)
         read_s = moved * hbm_s(1.0, machine.chip, stack)
         found: Floats = math_s + read_s if machine.overlap == "nothing" else np.maximum(math_s, read_s)
@@ -232,17 +217,25 @@ class BlockFloor:
         return rows * hbm_s(machine.stack.elementwise_passes * width, machine.chip)
 
     def rows_s(self, cuts: Cuts, own: Floats, x: Floats, y: Floats) -> Floats:
-        """Seconds of a chip's own rows there and back: the residual stream over Y; hidden columns and norms over X."""
+        """Seconds of a chip's own rows there and back: the residual stream over Y; hidden columns and norms over X.
+
+        Rows may go to their experts by all-to-all, whose bytes are not charged here.
+        """
         shape, sizes = self.shape, self.links.machine.sizes
         residual = own * 2 * sizes.d_model / x * (1 - 1 / y) * sizes.activation_bytes
         hidden = own * (shape.out_width + shape.in_width) * self.narrow(y) * (1 - 1 / x) * sizes.activation_bytes
-        norms = self.passes_s(cuts.d_model, np.zeros((1, 1)))
-        return self.passes_s(cuts.width, residual) + self.passes_s(cuts.d_model, hidden) + norms
+        nothing = np.zeros((1, 1))
+        norms = self.passes_s(cuts.d_model, nothing) * shape.normed
+        outside = (
+            self.passes_s(cuts.width, nothing, sent=True) if shape.mixture else self.passes_s(cuts.width, residual)
+        )
+        return outside + self.passes_s(cuts.d_model, hidden) + norms
 
-    def passes_s(self, over: Ints, moved: Floats) -> Floats:
-        """Seconds of `moved` bytes there and back over sets of axes; nothing over the empty set."""
+    def passes_s(self, over: Ints, moved: Floats, sent: bool = False) -> Floats:
+        """Seconds of `moved` bytes there and back over sets of axes; nothing over the empty set. `sent`: by whatever
+        takes the fewest hops, all-to-alls among them."""
         links = self.links
-        hops_s = links.passes * links.hops_s[over][:, None]
+        hops_s = links.passes * (links.sent_hops_s if sent else links.hops_s)[over][:, None]
         found = links.combined_s(moved / links.rate[over][:, None], hops_s) + links.launch_s
         return np.where(over[:, None] > 0, found, 0.0)
 
@@ -250,7 +243,7 @@ class BlockFloor:
         """Seconds of the gathers of weights before prefill computes: the share of a chip there, less the stored one."""
         links, sizes = self.links, self.links.machine.sizes
         there = links.ways[cuts.d_model] * links.ways[cuts.width]
-        moved = self.shape.cut / there * (1 - 1 / links.ways[cuts.gathered]) * sizes.weight_bytes
+        moved = self.shape.gathered / there * (1 - 1 / links.ways[cuts.gathered]) * sizes.weight_bytes
         found: Floats = moved / links.gather_rate[cuts.gathered]
         return found
 
@@ -258,33 +251,3 @@ class BlockFloor:
 def whole_ns(seconds: npt.ArrayLike) -> Ints:
     """Whole nanoseconds, rounded down."""
     return np.floor(np.asarray(seconds) * NS * (1 - ROUNDING)).astype(np.int64)
-
-
-def shapes(machine: Machine, load: "Load") -> tuple[Shape, Shape]:
-    """Attention and MLP of one layer, without padding; keys and values may be made where they are kept, so they do not
-    travel."""
-    sizes = machine.sizes
-    q_width, kv_width = sizes.q_heads * sizes.head_dim, 2 * sizes.kv_heads * sizes.head_dim
-    queries = 2 * sizes.d_model * q_width
-    scores_s, reads_s = scores_floor_s(machine, load), reads_floor_s(machine, load)
-    mlp, nothing = 3 * sizes.d_model * sizes.d_ff, np.zeros(1)
-    lanes = LANES if machine.chip.kind == "tpu" else 1
-    return (
-        Shape(queries + sizes.d_model * kv_width, queries, sizes.q_heads, 0, q_width, q_width, scores_s, reads_s),
-        Shape(mlp, mlp, sizes.d_ff, lanes, 2 * sizes.d_ff, sizes.d_ff, nothing, nothing),
-    )
-
-
-def scores_floor_s(machine: Machine, load: "Load") -> Floats:
-    """Seconds of the scores of prefill attention in a layer, half of the pairs masked, spread over all chips."""
-    sizes, chips = machine.sizes, machine.slice.chips
-    flops = 2 * np.array(load.prompts) * load.prompt**2 * sizes.q_heads * sizes.head_dim
-    seconds = compute_s(1.0, sizes.compute_dtype, machine.chip) / machine.stack.attention_efficiency
-    return flops * (seconds / chips)
-
-
-def reads_floor_s(machine: Machine, load: "Load") -> Floats:
-    """Seconds to read the KV cache of a layer in a step, spread over all chips."""
-    sizes, chips = machine.sizes, machine.slice.chips
-    elements = np.array(load.batches) * load.mean_context * 2 * sizes.kv_heads * sizes.head_dim
-    return elements * hbm_s(sizes.kv_read_bytes / chips, machine.chip, machine.stack)

@@ -3,7 +3,8 @@
 from math import ceil
 
 from planner.problem.costs import LOGIT_BYTES
-from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, prompt_axes, without
+from planner.problem.routed import expert_columns, routed
+from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, padded_width, prompt_axes, without
 from planner.problem.sizes import Sizes
 
 NORM_BYTES = 4
@@ -11,20 +12,31 @@ PREFILL_LIVE_RESIDUALS = 4
 
 
 def attention_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
-    """w_q, w_kv and w_o of all layers on one chip, with their scales."""
-    heads = sizes.heads(rules, ways)
-    width = sizes.d_model / ways(rules.d_model)
-    rows = (2 * heads.q_local + 2 * heads.kv_local) * sizes.head_dim
-    scales = (heads.q_local + 2 * heads.kv_local) * sizes.head_dim + width
-    return ceil(sizes.layers * (rows * width * sizes.weight_bytes + scales * sizes.scale_bytes))
+    """The projections of all layers on one chip, with their scales."""
+    heads, width = sizes.heads(rules, ways), sizes.d_model / ways(rules.d_model)
+    local = heads.q_local, heads.kv_local, width
+    elements = sum(each.elements(*local) for each in sizes.matrices)
+    scales = sum(each.scales(*local) for each in sizes.matrices)
+    return ceil(sizes.layers * (elements * sizes.weight_bytes + scales * sizes.scale_bytes))
 
 
 def mlp_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
-    """w_in and w_down of all layers on one chip, with their scales."""
-    width = sizes.d_model / ways(rules.d_model)
-    d_ff = sizes.padded_d_ff(ways(rules.d_ff)) / ways(rules.d_ff)
-    scales = 2 * d_ff + width
-    return ceil(sizes.layers * (3 * d_ff * width * sizes.weight_bytes + scales * sizes.scale_bytes))
+    """w_in and w_down of all dense MLPs on one chip, with their scales."""
+    width, found = sizes.d_model / ways(rules.d_model), 0.0
+    for each in sizes.mlps:
+        columns = padded_width(each.d_ff, ways(rules.d_ff)) / ways(rules.d_ff)
+        elements, scales = (sizes.inputs + 1) * columns * width, sizes.inputs * columns + width
+        found += each.layers * (elements * sizes.weight_bytes + scales * sizes.scale_bytes)
+    return ceil(found)
+
+
+def experts_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
+    """The chip's experts of all sparse layers, with their scales, and the router."""
+    width, columns = sizes.d_model / ways(rules.d_model), expert_columns(rules, rules, sizes, ways)
+    experts = sizes.experts.experts / ways(rules.experts)
+    elements = experts * (sizes.inputs + 1) * columns * width + sizes.experts.experts * width
+    scales = experts * (sizes.inputs * columns + width)
+    return ceil(sizes.sparse_layers * (elements * sizes.weight_bytes + scales * sizes.scale_bytes))
 
 
 def vocab_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
@@ -36,43 +48,76 @@ def vocab_weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
 
 
 def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: int, sizes: Sizes, ways: Ways) -> int:
-    """The paged cache on one chip: the pages of its slots and one scratch page, for every layer."""
-    heads = sizes.heads(rules, ways)
+    """The paged cache on one chip: the pages of its slots and one scratch page, for every layer.
+
+    A layer with a window keeps the pages of its window, and one more, since the window may start inside one.
+    """
     slots = batch // ways(rules.rows + rules.batch)
-    pages = slots * ceil(ceil(context / page_tokens) / ways(rules.kv_tokens)) + 1
-    page = page_tokens * sizes.stored_kv_rows(heads.kv_local) * sizes.stored_head_dim * sizes.kv_bytes
-    return ceil(sizes.layers * pages * page)
+    page = page_tokens * sizes.stored_token(sizes.heads(rules, ways).kv_local) * sizes.kv_bytes
+    held = 0
+    for kind in sizes.kinds:
+        pages = ceil(context / page_tokens)
+        if kind.window is not None:
+            pages = min(pages, ceil(kind.window / page_tokens) + 1)
+        held += kind.layers * (slots * ceil(pages / ways(rules.kv_tokens)) + 1)
+    return ceil(held * page)
 
 
 def prefill_attention_bytes(
     stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
 ) -> int:
-    """What prefill holds for attention: keys and values of all layers, q and o, one layer's gathered weights."""
+    """What prefill holds for attention: what all layers cache, q and o, one layer's keys, values, gathered weights."""
     heads = sizes.heads(stored, ways)
     q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
     own, whole = without(rules.tokens, rules.q_heads), prompts * tokens
-    held = whole / ways(prompt_axes(own, prompts, ways))
-    kept = sizes.layers * held * sizes.stored_kv_rows(kv_heads) * sizes.stored_head_dim * sizes.kv_bytes
-    live = 2 * whole / ways(own) * (q_heads + kv_heads) * sizes.head_dim * sizes.activation_bytes
+    apart = prompts / ways(prompt_axes(own, prompts, ways))
+    kept = apart * sizes.attended(tokens) * sizes.stored_token(kv_heads) * sizes.kv_bytes
+    live = prefill_live(q_heads, kv_heads, whole / ways(own), apart * tokens, sizes) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.q_heads + stored.d_model, rules.q_heads + rules.d_model):
         width = sizes.d_model / ways(rules.d_model)
-        gathered = (2 * q_heads + 2 * kv_heads) * sizes.head_dim * width * sizes.weight_bytes
+        gathered = sum(each.elements(q_heads, kv_heads, width) for each in sizes.matrices) * sizes.weight_bytes
     return ceil(kept + live + gathered)
+
+
+def prefill_live(q_heads: int, kv_heads: int, rows: float, read: float, sizes: Sizes) -> float:
+    """Elements of queries and outputs of `rows`, and of keys and values; latents make those of all tokens `read`."""
+    latent = sizes.latent
+    if latent is None:
+        return 2 * rows * (q_heads + kv_heads) * sizes.head_dim
+    made = latent.query_latent_dim + latent.cached_dim + q_heads * (latent.query_head_dim + latent.value_dim)
+    return rows * made + read * q_heads * latent.made_dim
 
 
 def prefill_mlp_bytes(
     stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
 ) -> int:
-    """What prefill holds for the MLP: gate, up and hidden rows, one layer's gathered weights, the residual stream."""
-    d_ff = sizes.padded_d_ff(ways(stored.d_ff)) / ways(rules.d_ff)
+    """What prefill holds for an MLP: gate, up and hidden rows, one layer's gathered weights, and the residual stream,
+    which is counted with the experts where there are some."""
     width = sizes.d_model / ways(rules.d_model)
+    columns = max(padded_width(each.d_ff, ways(stored.d_ff)) / ways(rules.d_ff) for each in sizes.mlps)
     rows = prompts * tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
-    live = rows * (3 * d_ff + PREFILL_LIVE_RESIDUALS * width) * sizes.activation_bytes
+    residuals = 0 if sizes.mixture else PREFILL_LIVE_RESIDUALS
+    live = rows * ((sizes.inputs + 1) * columns + residuals * width) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.d_ff + stored.d_model, rules.d_ff + rules.d_model):
-        gathered = 3 * d_ff * width * sizes.weight_bytes
+        gathered = (sizes.inputs + 1) * columns * width * sizes.weight_bytes
     return ceil(live + gathered)
+
+
+def prefill_experts_bytes(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+) -> int:
+    """What prefill holds for experts: rows of the busiest in and out, gate, up and hidden, one layer's gathered
+    weights, the residual stream."""
+    width, columns = sizes.d_model / ways(rules.d_model), expert_columns(stored, rules, sizes, ways)
+    has = routed(rules.tokens, rules, prompts * tokens, sizes, ways)
+    live = has.rows * ((sizes.inputs + 1) * columns + 2 * width) + has.gathered * PREFILL_LIVE_RESIDUALS * width
+    gathered = 0.0
+    if without(stored.experts + stored.expert_ff + stored.d_model, rules.experts + rules.expert_ff + rules.d_model):
+        experts = sizes.experts.experts / ways(rules.experts)
+        gathered = experts * (sizes.inputs + 1) * columns * width * sizes.weight_bytes
+    return ceil(live * sizes.activation_bytes + gathered)
 
 
 def prefill_vocab_bytes(tokens: int, sizes: Sizes, prompts: int = 1) -> int:
@@ -84,3 +129,28 @@ def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> 
     """Float32 logits of one generate step on one chip."""
     rows = batch / ways(without(rules.rows, rules.vocab))
     return ceil(rows * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)
+
+
+def weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
+    """All weights of one chip."""
+    by_block = {
+        "attention": attention_weights_bytes,
+        "mlp": mlp_weights_bytes,
+        "experts": experts_weights_bytes,
+        "vocab": vocab_weights_bytes,
+    }
+    return sum(by_block[name](rules, sizes, ways) for name in sizes.blocks)
+
+
+def prefill_bytes(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+) -> int:
+    """What prefill holds on one chip besides weights."""
+    by_block = {
+        "attention": prefill_attention_bytes,
+        "mlp": prefill_mlp_bytes,
+        "experts": prefill_experts_bytes,
+    }
+    blocks = (by_block[name] for name in sizes.blocks if name in by_block)
+    held = sum(each(stored, rules, tokens, sizes, ways, prompts) for each in blocks)
+    return held + prefill_vocab_bytes(tokens, sizes, prompts)

@@ -17,6 +17,7 @@ TWO_D = "2d"
 D_MODEL = "d_model"
 GATHERED = "weight_gathered"
 SEQUENCE = "sequence_parallel"
+EXPERT_PARALLEL = "expert_parallel"
 
 
 def on(axes: Axes) -> str:
@@ -74,9 +75,24 @@ def described(label: str, **axes: Axes) -> str:
     return f"{label}: {', '.join(parts)}" if parts else label
 
 
-def generate_strategy(rules: GenerateRules) -> dict[str, str]:
-    """The strategy of each part in generate, in words."""
-    return {
+def experts_label(experts: Axes, expert_ff: Axes, d_model: Axes) -> str:
+    """The name of the experts' layout: whole experts apart, their columns, or d_model."""
+    return EXPERT_PARALLEL if experts else stationary(d_model, expert_ff)
+
+
+def prefill_experts_label(stored: GenerateRules, rules: PrefillRules) -> str:
+    """The name of the experts' layout in prefill."""
+    kept = rules.d_model + rules.expert_ff + rules.experts
+    if without(stored.d_model + stored.expert_ff + stored.experts, kept):
+        return GATHERED
+    if rules.experts:
+        return EXPERT_PARALLEL
+    return prefill_label(stored.d_model, stored.expert_ff, rules.d_model, rules.expert_ff, rules.tokens)
+
+
+def generate_strategy(rules: GenerateRules, blocks: tuple[str, ...]) -> dict[str, str]:
+    """The strategy of each part of a model with these blocks in generate, in words."""
+    found = {
         "attention": described(attention_label(rules), rows=rules.rows, d_model=rules.d_model, q_heads=rules.q_heads),
         "kv_cache": described(
             kv_cache_label(rules),
@@ -88,15 +104,24 @@ def generate_strategy(rules: GenerateRules) -> dict[str, str]:
             copies=copied_kv(rules),
         ),
         "mlp": described(mlp_label(rules), rows=rules.rows, d_model=rules.d_model, d_ff=rules.d_ff),
+        "experts": described(
+            experts_label(rules.experts, rules.expert_ff, rules.d_model),
+            experts=rules.experts,
+            rows=rules.rows,
+            d_model=rules.d_model,
+            expert_ff=rules.expert_ff,
+        ),
         "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
     }
+    return {part: text for part, text in found.items() if part in (*blocks, "kv_cache")}
 
 
-def prefill_strategy(stored: GenerateRules, rules: PrefillRules) -> dict[str, str]:
-    """The strategy of each part in prefill, in words."""
+def prefill_strategy(stored: GenerateRules, rules: PrefillRules, blocks: tuple[str, ...]) -> dict[str, str]:
+    """The strategy of each part of a model with these blocks in prefill, in words."""
     over_attention = without(stored.d_model + stored.q_heads, rules.d_model + rules.q_heads)
     over_mlp = without(stored.d_model + stored.d_ff, rules.d_model + rules.d_ff)
-    return {
+    kept = rules.d_model + rules.expert_ff + rules.experts
+    found = {
         "attention": described(
             prefill_attention_label(stored, rules),
             tokens=rules.tokens,
@@ -112,5 +137,14 @@ def prefill_strategy(stored: GenerateRules, rules: PrefillRules) -> dict[str, st
             d_model=rules.d_model,
             d_ff=rules.d_ff,
         ),
+        "experts": described(
+            prefill_experts_label(stored, rules),
+            experts=rules.experts,
+            tokens=rules.tokens,
+            weights_gathered=without(stored.d_model + stored.expert_ff + stored.experts, kept),
+            d_model=rules.d_model,
+            expert_ff=rules.expert_ff,
+        ),
         "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
     }
+    return {part: text for part, text in found.items() if part in (*blocks, "kv_cache")}

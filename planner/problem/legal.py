@@ -1,4 +1,5 @@
-"""What a mesh may cut: heads, d_model, d_ff, tokens, sequences. Legality is judged on whole heads, lanes and rows."""
+"""What a mesh may cut: heads, d_model, d_ff, experts, tokens, sequences. Legality is judged on whole heads, experts,
+lanes and rows."""
 
 from planner.problem.machine import Machine
 from planner.problem.rules import GenerateRules, PrefillRules, copied_kv
@@ -25,10 +26,24 @@ def legal_d_model(rules: GenerateRules, machine: Machine) -> bool:
 
 
 def legal_d_ff(rules: GenerateRules, machine: Machine) -> bool:
-    """Whether d_ff can be cut this way without more padding than it has columns in one part."""
-    ways = machine.ways(rules.d_ff)
+    """Whether d_ff, of every MLP, can be cut this way without more padding than it has columns in one part."""
+    return all(legal_width(each.d_ff, machine.ways(rules.d_ff), machine) for each in machine.sizes.mlps)
+
+
+def legal_width(width: int, ways: int, machine: Machine) -> bool:
+    """Whether hidden columns are enough for so many parts, on a TPU of whole lanes."""
     lanes = LANES if machine.chip.kind == "tpu" and ways > 1 else 1
-    return machine.sizes.d_ff >= ways * lanes
+    return width >= ways * lanes
+
+
+def legal_expert_ff(rules: GenerateRules, machine: Machine) -> bool:
+    """Whether the hidden columns of every expert can be cut this way."""
+    return legal_width(machine.sizes.experts.d_ff, machine.ways(rules.expert_ff), machine)
+
+
+def legal_experts(rules: GenerateRules, machine: Machine) -> bool:
+    """Whether experts can be cut this way: every chip holds as many whole ones."""
+    return machine.sizes.experts.experts % machine.ways(rules.experts) == 0
 
 
 def legal_batch(rules: GenerateRules, batch: int, machine: Machine) -> bool:

@@ -8,11 +8,20 @@ from cost_models.chips import chip
 from cost_models.stacks import stack
 from cost_models.torus import parse_slice
 from planner.problem.build import load_of, pieces_of, pinned_slices
-from planner.problem.legal import LANES, divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
+from planner.problem.legal import (
+    LANES,
+    divides,
+    legal_batch,
+    legal_d_ff,
+    legal_d_model,
+    legal_expert_ff,
+    legal_experts,
+    legal_heads,
+)
 from planner.problem.machine import Machine
 from planner.problem.meshes import meshes
 from planner.problem.options import ROLES, RULES, Option, Residual, mode_tuples, role_tuples
-from planner.problem.pins import BLOCK_FIELDS, PinValue, allowed_by
+from planner.problem.pins import PinValue, allowed_by
 from planner.problem.rules import GenerateRules, PrefillRules
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
@@ -32,12 +41,12 @@ def why_no_layout(spec: Spec) -> list[str]:
     machines = machines_of(spec)
     loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
     by_mesh = [
-        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in BLOCK_FIELDS}
+        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in machine.sizes.blocks}
         for machine in machines
     ]
     if missing := list(missing_axes(spec, machines)):
         return missing
-    found = [sentence for block in BLOCK_FIELDS if (sentence := block_sentence(block, [m[block] for m in by_mesh]))]
+    found = [sentence for block in by_mesh[0] if (sentence := block_sentence(block, [m[block] for m in by_mesh]))]
     return found or [disagreement(by_mesh)]
 
 
@@ -88,7 +97,13 @@ def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine
     if not legal_d_model(stored, machine):
         yield f"d_model {sizes.d_model} does not divide into {ways(stored.d_model)} parts{lanes_text(machine)}"
     if block == "mlp" and not legal_d_ff(stored, machine):
-        yield f"d_ff {sizes.d_ff} is too small for {ways(stored.d_ff)} parts{lanes_text(machine)}"
+        d_ff = min(each.d_ff for each in sizes.mlps)
+        yield f"d_ff {d_ff} is too small for {ways(stored.d_ff)} parts{lanes_text(machine)}"
+    if block == "experts" and not legal_expert_ff(stored, machine):
+        parts = f"{ways(stored.expert_ff)} parts{lanes_text(machine)}"
+        yield f"an expert's d_ff {sizes.experts.d_ff} is too small for {parts}"
+    if block == "experts" and not legal_experts(stored, machine):
+        yield f"{sizes.experts.experts} experts do not divide into {ways(stored.experts)} parts of whole experts"
     if not divides(load.smallest, rules, machine):
         cut = ways(rules.tokens + rules.d_model)
         yield f"the shortest bucket of {load.smallest} tokens does not divide into {cut} parts"
@@ -100,6 +115,8 @@ def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine
 def heads_text(stored: GenerateRules, machine: Machine) -> str:
     """Why heads cannot be cut as a table says."""
     sizes, heads = machine.sizes, machine.sizes.heads(stored, machine.ways)
+    if sizes.latent and stored.kv_heads:
+        return f"latent attention keeps one latent for all heads: nothing to cut over {','.join(stored.kv_heads)}"
     if heads.kv_padded >= 2 * sizes.kv_heads:
         return (
             f"{sizes.kv_heads} KV heads do not cut {heads.kv_ways} ways (over {','.join(stored.kv_heads)}): "
@@ -133,7 +150,7 @@ def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:
         {block: {each.residual for each in found if not each.broken} for block, found in mesh.items()}
         for mesh in by_mesh
     ]
-    for first, second in combinations(BLOCK_FIELDS, 2):
+    for first, second in combinations(by_mesh[0], 2):
         if not any(mesh[first] & mesh[second] for mesh in legal):
             return (
                 f"{first} and {second} have options with what is pinned, "

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from cost_models.collectives import bandwidth_bytes_per_s, latency_s
+from cost_models.collectives import bandwidth_bytes_per_s, latency_s, steps
 from cost_models.stacks import Stack, stack
 from cost_models.torus import MeshAxis, merge_axes
 from planner.problem.machine import Machine
@@ -69,6 +69,18 @@ class LinkFloors:
         chip = self.machine.chip
         in_turn = sum(latency_s([axis], chip, on) for axis in axes)
         return min(in_turn, latency_s(merge_axes(axes, self.machine.slice), chip, on)) if axes else 0.0
+
+    @cached_property
+    def sent_hops_s(self) -> Floats:
+        """The same of whatever takes the fewest hops: an all-to-all takes one hop through a switch."""
+        chip = self.machine.chip
+        if not chip.switched:
+            return self.hops_s
+        least = [
+            min(latency_s(axes, chip, each) / steps(axes, chip, each) for each in self.stacks) if axes else 0.0
+            for axes in self.sets
+        ]
+        return np.array(least)
 
     @cached_property
     def gather_rate(self) -> Floats:

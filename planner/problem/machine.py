@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from cost_models import collectives
 from cost_models.chips import Chip
@@ -10,11 +11,16 @@ from cost_models.roofline import Overlap, Roofline
 from cost_models.stacks import Stack
 from cost_models.torus import Slice, merge_axes
 from planner.problem.meshes import Mesh
-from planner.problem.planned import Collective, Program
+from planner.problem.primitives import Collective, Program
 from planner.problem.rules import Axes, Ways
 from planner.problem.sizes import Sizes
 
 TPU_SCATTER_ROWS = 8
+
+
+def remembered() -> Any:
+    """A field that holds what was computed: another machine made from this one starts without it."""
+    return field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -26,9 +32,9 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = field(default_factory=dict, compare=False, repr=False)
-    _matmuls: dict[tuple[float, float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
-    _elementwise: dict[tuple[float, float], Roofline] = field(default_factory=dict, compare=False, repr=False)
+    _seconds: dict[tuple[str, Axes, int], float] = remembered()
+    _matmuls: dict[tuple[float, float, float, int, float], Roofline] = remembered()
+    _elementwise: dict[tuple[float, float, int], Roofline] = remembered()
 
     @cached_property
     def ways(self) -> Ways:
@@ -50,14 +56,20 @@ class Machine:
             self._seconds[key] = cost(whole, axes, self.chip, self.stack)
         return self._seconds[key]
 
-    def matmul(self, rows: float, inner: float, outer: float) -> Roofline:
-        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer; few shapes, asked for often."""
-        key = rows, inner, outer
+    def matmul(
+        self, rows: float, inner: float, outer: float, layers: int | None = None, experts: float = 1
+    ) -> Roofline:
+        """A weight matmul `[rows, inner] x [inner, outer]` on one chip, in every layer or in `layers` of them.
+
+        The rows are spread over `experts` such weights. There are few shapes, asked for often.
+        """
+        key = rows, inner, outer, self.sizes.layers if layers is None else layers, experts
         if key not in self._matmuls:
-            self._matmuls[key] = self.matmul_once(*key, self.stack.weight_passes) * self.sizes.layers
+            once = self.matmul_once(rows, inner, outer, self.stack.weight_passes, experts)
+            self._matmuls[key] = once * key[3]
         return self._matmuls[key]
 
-    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1) -> Roofline:
+    def matmul_once(self, rows: float, inner: float, outer: float, passes: float = 1, experts: float = 1) -> Roofline:
         """One weight matmul on one chip, its weights carried `passes` times."""
         return matmul(
             rows,
@@ -68,14 +80,15 @@ class Machine:
             compute_dtype=self.sizes.compute_dtype,
             chip=self.chip,
             stack=self.stack,
+            experts=experts,
         )
 
-    def elementwise(self, rows: float, width: float) -> Roofline:
-        """What happens to `rows` activations of `width` outside matmuls, in every layer."""
-        key = rows, width
+    def elementwise(self, rows: float, width: float, layers: int | None = None) -> Roofline:
+        """What happens to `rows` activations of `width` outside matmuls, in every layer or in `layers` of them."""
+        key = rows, width, self.sizes.layers if layers is None else layers
         if key not in self._elementwise:
             once = elementwise(rows, width, self.sizes.activation_bytes, self.chip, self.stack)
-            self._elementwise[key] = once * self.sizes.layers
+            self._elementwise[key] = once * key[2]
         return self._elementwise[key]
 
     @cached_property

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 from typing import Literal
 
-from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules
 
 
 class Role(StrEnum):
@@ -29,6 +29,10 @@ class Role(StrEnum):
     HEADS_TOKENS = "heads_tokens"
     D_FF = "d_ff"
     D_FF_ROWS = "d_ff_rows"
+    EXPERT_FF = "expert_ff"
+    EXPERT_FF_ROWS = "expert_ff_rows"
+    EXPERTS = "experts"
+    EXPERTS_ROWS = "experts_rows"
     VOCAB = "vocab"
     VOCAB_D_MODEL = "vocab_d_model"
     VOCAB_ROWS = "vocab_rows"
@@ -73,14 +77,18 @@ HEAD_ROLES = (Role.KV_HEADS, Role.COPIED_KV, Role.HEADS_BATCH, Role.HEADS_TOKENS
 WEIGHT_D_ROLES = (Role.D_MODEL, Role.D_MODEL_BATCH)
 D_ROLES = (*WEIGHT_D_ROLES, Role.VOCAB_D_MODEL)
 FF_ROLES = (Role.D_FF, Role.D_FF_ROWS)
+EXPERT_FF_ROLES = (Role.EXPERT_FF, Role.EXPERT_FF_ROWS)
+EXPERT_ROLES = (Role.EXPERTS, Role.EXPERTS_ROWS)
 VOCAB_CUTS = (Role.VOCAB, Role.VOCAB_D_MODEL, Role.VOCAB_ROWS)
-ROW_ROLES = (Role.DATA, Role.D_FF_ROWS, Role.VOCAB_ROWS)
+ROW_ROLES = (Role.DATA, Role.D_FF_ROWS, Role.EXPERT_FF_ROWS, Role.EXPERTS_ROWS, Role.VOCAB_ROWS)
+WIDTH_ROLES = (*HEAD_ROLES, *FF_ROLES, *EXPERT_FF_ROLES, *EXPERT_ROLES)
 ROLES: Mapping[str, tuple[Role, ...]] = {
     "attention": (Role.NONE, Role.DATA, *WEIGHT_D_ROLES, *HEAD_ROLES),
     "mlp": (Role.NONE, Role.DATA, Role.D_MODEL, *FF_ROLES),
+    "experts": (Role.NONE, Role.DATA, Role.D_MODEL, *EXPERT_FF_ROLES, *EXPERT_ROLES),
     "vocab": (Role.NONE, Role.DATA, Role.D_MODEL, *VOCAB_CUTS),
 }
-UNRENDERED_ROLES = (Role.DATA, Role.HEADS_TOKENS, Role.D_FF_ROWS, Role.VOCAB_ROWS)
+UNRENDERED_ROLES = (*ROW_ROLES, Role.HEADS_TOKENS)
 """Roles that no package is rendered for yet."""
 
 
@@ -115,6 +123,8 @@ _STORED: Mapping[Role, Role] = {
     Role.HEADS_BATCH: Role.COPIED_KV,
     Role.HEADS_TOKENS: Role.COPIED_KV,
     Role.D_FF_ROWS: Role.D_FF,
+    Role.EXPERT_FF_ROWS: Role.EXPERT_FF,
+    Role.EXPERTS_ROWS: Role.EXPERTS,
     Role.VOCAB_ROWS: Role.VOCAB,
 }
 
@@ -125,8 +135,8 @@ def stored_as(role: Role) -> Role:
 
 
 def modes_of(role: Role) -> tuple[Mode, ...]:
-    """The prefill modes a role allows; only an axis that cuts heads or d_ff has a sequence-parallel form."""
-    if role in HEAD_ROLES or role in FF_ROLES:
+    """The prefill modes a role allows; only one that cuts heads, d_ff or experts has a sequence-parallel form."""
+    if role in WIDTH_ROLES:
         return (Mode.SAME, Mode.SEQUENCE, Mode.GATHERED)
     return (Mode.SAME, Mode.GATHERED)
 
@@ -188,6 +198,26 @@ def mlp_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]
     return generate, prefill
 
 
+@cache
+def experts_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRules]:
+    """The experts' part of both tables."""
+    roles = option.roles
+    generate = GenerateRules(
+        rows=axes_in_mesh_order(names, roles, ROW_ROLES),
+        d_model=d_model_axes(names, option),
+        expert_ff=axes_in_mesh_order(names, roles, EXPERT_FF_ROLES),
+        experts=axes_in_mesh_order(names, roles, EXPERT_ROLES),
+    )
+    tokens, kept = token_axes(names, option)
+    prefill = PrefillRules(
+        tokens=tokens,
+        d_model=tuple(n for n in generate.d_model if n in kept),
+        expert_ff=tuple(n for n in generate.expert_ff if n in kept),
+        experts=tuple(n for n in generate.experts if n in kept),
+    )
+    return generate, prefill
+
+
 def axes_in_mesh_order(names: Axes, roles: tuple[Role, ...], wanted: tuple[Role, ...]) -> Axes:
     """The mesh axes whose role is one of `wanted`, in the order of the mesh."""
     return tuple(name for name, role in zip(names, roles, strict=True) if role in wanted)
@@ -222,5 +252,19 @@ def vocab_rules(names: Axes, option: Option) -> tuple[GenerateRules, PrefillRule
 RULES: Mapping[str, Callable[[Axes, Option], tuple[GenerateRules, PrefillRules]]] = {
     "attention": attention_rules,
     "mlp": mlp_rules,
+    "experts": experts_rules,
     "vocab": vocab_rules,
 }
+OWN_AXES: Mapping[str, tuple[str, ...]] = {"mlp": ("d_ff",), "experts": ("expert_ff", "experts"), "vocab": ("vocab",)}
+"""What each block beside attention says of the common tables; the residual stream is as attention says."""
+
+
+def merged_rules(names: Axes, options: Mapping[str, Option]) -> Rules:
+    """The two tables that options of all blocks make up."""
+    stored, rules = attention_rules(names, options["attention"])
+    for block, own in OWN_AXES.items():
+        if block in options:
+            block_stored, block_rules = RULES[block](names, options[block])
+            stored = stored._replace(**{name: getattr(block_stored, name) for name in own})
+            rules = rules._replace(**{name: getattr(block_rules, name) for name in own})
+    return Rules(stored, rules)

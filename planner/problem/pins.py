@@ -15,6 +15,10 @@ BLOCK_FIELDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "prefill": ("tokens", "d_model", "q_heads", "kv_heads"),
     },
     "mlp": {"generate": ("rows", "d_model", "d_ff"), "prefill": ("tokens", "d_model", "d_ff")},
+    "experts": {
+        "generate": ("rows", "d_model", "expert_ff", "experts"),
+        "prefill": ("tokens", "d_model", "expert_ff", "experts"),
+    },
     "vocab": {"generate": ("rows", "d_model", "vocab"), "prefill": ("tokens", "d_model", "vocab")},
 }
 

@@ -16,7 +16,7 @@ class GenerateRules(NamedTuple):
     """Mesh axes of each logical axis in generate, major to minor; empty means replicated.
 
     `rows` cuts the sequences of the residual stream, `batch` those of the KV cache further, `kv_tokens` each
-    sequence's cached tokens.
+    sequence's cached tokens; `experts` cuts whole experts, `expert_ff` the hidden columns of each.
     """
 
     rows: Axes = ()
@@ -27,6 +27,8 @@ class GenerateRules(NamedTuple):
     kv_tokens: Axes = ()
     d_ff: Axes = ()
     vocab: Axes = ()
+    expert_ff: Axes = ()
+    experts: Axes = ()
 
 
 class PrefillRules(NamedTuple):
@@ -38,6 +40,8 @@ class PrefillRules(NamedTuple):
     kv_heads: Axes = ()
     d_ff: Axes = ()
     vocab: Axes = ()
+    expert_ff: Axes = ()
+    experts: Axes = ()
 
 
 class Rules(NamedTuple):

@@ -1,4 +1,4 @@
-"""Block tables of one mesh: every legal option of attention, MLP and vocabulary, priced when the solver asks."""
+"""Block tables of one mesh: every legal option of each block, priced when the solver asks."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,15 +10,21 @@ import numpy as np
 from planner.problem import costs, hbm
 from planner.problem.costs import seconds_of
 from planner.problem.floors import Floors
-from planner.problem.legal import divides, legal_batch, legal_d_ff, legal_d_model, legal_heads
+from planner.problem.legal import (
+    divides,
+    legal_batch,
+    legal_d_ff,
+    legal_d_model,
+    legal_expert_ff,
+    legal_experts,
+    legal_heads,
+)
 from planner.problem.machine import Machine
 from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.problem.spaces import Key, Roles, Space, residuals, space_of
-
-BLOCKS = ("attention", "mlp", "vocab")
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,7 @@ class Pricer:
             prompts,
             residuals(len(machine.mesh)),
             lambda hbm: self.floors.of(prompts, hbm),
-            lambda: tuple(self.block(name, prompts) for name in BLOCKS),
+            lambda: tuple(self.block(name, prompts) for name in machine.sizes.blocks),
             self,
         )
 
@@ -123,6 +129,8 @@ class Pricer:
         legal = legal_d_model(stored, self.machine)
         legal = legal and (name != "attention" or legal_heads(stored, self.machine))
         legal = legal and (name != "mlp" or legal_d_ff(stored, self.machine))
+        legal = legal and (name != "experts" or legal_expert_ff(stored, self.machine))
+        legal = legal and (name != "experts" or legal_experts(stored, self.machine))
         legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
         return legal and self.allowed[name].generate(stored)
 
@@ -166,6 +174,9 @@ class Pricer:
         elif name == "mlp":
             work = costs.generate_mlp_work(rules, batch, machine)
             kept = hbm.mlp_weights_bytes(rules, sizes, ways)
+        elif name == "experts":
+            work = costs.generate_experts_work(rules, batch, machine)
+            kept = hbm.experts_weights_bytes(rules, sizes, ways)
         else:
             work = costs.generate_vocab_work(rules, batch, machine)
             kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
@@ -181,6 +192,9 @@ class Pricer:
         elif name == "mlp":
             work = costs.prefill_mlp_work(stored, rules, load.prompt, machine, prompts)
             held = hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, prompts)
+        elif name == "experts":
+            work = costs.prefill_experts_work(stored, rules, load.prompt, machine, prompts)
+            held = hbm.prefill_experts_bytes(stored, rules, load.longest, sizes, ways, prompts)
         else:
             work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)

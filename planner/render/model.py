@@ -66,20 +66,28 @@ class ModelSizes:
         return DTYPES[self.weights_dtype], DTYPES[self.activations_dtype], DTYPES[self.kv_dtype]
 
 
-def read_model(plan: Plan) -> ModelSizes:
-    """The model of `plan`; raises RenderError for a model that no package is rendered for."""
+def model_of(plan: Plan) -> Model:
+    """The model section of a plan's resolved spec; raises RenderError where it is not usable."""
     try:
-        model = Model.model_validate(plan.spec.get("model"))
+        return Model.model_validate(plan.spec.get("model"))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RenderError(
-            f"the plan's resolved spec has no usable model: {where}: {error.errors()[0]['msg']}"
-        ) from None
+        raise RenderError(f"the plan's resolved spec has no usable model: {where}: {first['msg']}") from None
+
+
+def refuse_unpackaged(model: Model) -> None:
+    """Raise RenderError for models and dtypes that no package is rendered for yet, by name."""
     if features := unpackaged_features(model):
-        raise RenderError(f"no package is rendered yet for {', '.join(features)}")
-    if model.kv_cache.dtype == "int8":
-        raise RenderError("no package is rendered yet for an int8 KV cache; set model.kv_cache.dtype to bf16")
+        raise RenderError(
+            f"no package is rendered yet for {', '.join(features)}; packages cover dense models of the llama type"
+        )
+
+
+def read_model(plan: Plan) -> ModelSizes:
+    """The model of `plan`; raises RenderError for a model that no package is rendered for."""
+    model = model_of(plan)
+    refuse_unpackaged(model)
     linear, llama3 = _scaling(model.rope.scaling)
     return ModelSizes(
         **{name: getattr(model, name) for name in SIZES},

@@ -1,11 +1,12 @@
 """What can be planned, and is not rendered yet."""
 
 from planner.plan.schema import Plan
-from planner.render.model import RenderError
+from planner.render.model import RenderError, model_of, refuse_unpackaged
 
 
 def refuse_unrendered(plan: Plan) -> None:
-    """Raise RenderError for strategies that no package is rendered for yet, by name."""
+    """Raise RenderError for models, dtypes and strategies that no package is rendered for yet, by name."""
+    refuse_unpackaged(model_of(plan))
     rules = plan.generate.rules
     found = {
         f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,

@@ -10,13 +10,14 @@ from planner.report.html import Html, element, joined
 WIDTH, ROW, BOX_HEIGHT = 580, 78, 34
 STORE_X, STORE_WIDTH, STORE_HEIGHT, STORE_STEP = 4, 64, 21, 25
 PART_X, PART_WIDTH, FLOW_X = 136, 170, 166
-LAYER = ("attention.qkv", "mlp.out")
 LINE = 15
 
 
 def flow_svg(subject: Subject, phase: str) -> Html:
     """The flow of one phase."""
-    graph = step_graph(phase, [each.address for each in subject.phase(phase).collectives])
+    sizes = subject.machine.sizes
+    planned = [each.address for each in subject.phase(phase).collectives]
+    graph = step_graph(phase, planned, sizes.blocks, [each.name for each in sizes.matrices])
     parts = parts_in_order(graph)
     tops = row_tops(subject, graph, parts)
     height = tops[parts[-1]] + BOX_HEIGHT + 8
@@ -62,7 +63,8 @@ def note_lines(subject: Subject, addresses: tuple[str, ...]) -> list[str]:
 
 def layer_frame(subject: Subject, phase: str, tops: dict[str, int]) -> Html:
     """A dashed frame around what every layer repeats."""
-    first, last = (tops[f"{phase}.{name}"] for name in LAYER)
+    last_block = subject.machine.sizes.blocks[-2]
+    first, last = tops[f"{phase}.attention.qkv"], tops[f"{phase}.{last_block}.out"]
     frame = element(
         "rect",
         x=PART_X - 8,

@@ -8,11 +8,19 @@ from planner.report.html import Html, element, joined
 MOST_CHIPS = 256
 IN_A_ROW = 4
 HOLDS = {
-    "prefill": (("q_heads", "heads"), ("d_ff", "d_ff"), ("tokens", "tokens")),
+    "prefill": (
+        ("q_heads", "heads"),
+        ("d_ff", "d_ff"),
+        ("experts", "experts"),
+        ("expert_ff", "expert columns"),
+        ("tokens", "tokens"),
+    ),
     "generate": (
         ("q_heads", "heads"),
         ("kv_heads", "KV heads"),
         ("d_ff", "d_ff"),
+        ("experts", "experts"),
+        ("expert_ff", "expert columns"),
         ("rows", "sequences"),
         ("batch", "cached sequences"),
         ("kv_tokens", "cached tokens"),
@@ -59,7 +67,8 @@ def chip_cell(subject: Subject, chip: tuple[int, ...], held: dict[tuple[str, str
         lines.append(element("div", phase, class_="phase"))
         for name, title in names:
             part, ways = held[phase, name][chip]
-            lines.append(element("div", f"{title} {share_text(stored_size(subject, phase, name), part, ways)}"))
+            if size := stored_size(subject, phase, name):
+                lines.append(element("div", f"{title} {share_text(size, part, ways)}"))
     return element("div", *lines, class_="chip")
 
 

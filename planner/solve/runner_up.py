@@ -6,18 +6,17 @@ from planner.solve.candidate import Candidate, Choice, Forbid
 from planner.solve.model import Taken
 from planner.solve.search import Solution, runner_up
 
-ATTENTION, MLP = 0, 1
 PHASES = ("prefill", "generate")
 
 
 def runner_ups(solution: Solution) -> dict[str, Taken | None]:
-    """Per phase, the best solution whose cut of attention or MLP in that phase differs in more than axis names."""
+    """Per phase, the best solution whose cut of some block of its layers differs in more than axis names."""
     return {phase: runner_up(solution, same_cut(solution.taken, phase)) for phase in PHASES}
 
 
 def same_cut(taken: Taken, phase: str) -> Forbid:
-    """Whether a choice of attention or MLP cuts its phase as the solution does."""
-    cuts = {choice.block: cut(taken.candidate, choice, phase) for choice in taken.choices[: MLP + 1]}
+    """Whether a choice of a block of layers, any but the last, cuts its phase as the solution does."""
+    cuts = {choice.block: cut(taken.candidate, choice, phase) for choice in taken.choices[:-1]}
 
     def forbidden(candidate: Candidate, choice: Choice) -> bool:
         return choice.block in cuts and cut(candidate, choice, phase) == cuts[choice.block]

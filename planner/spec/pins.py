@@ -21,8 +21,9 @@ KV_CACHE_LAYOUTS = (
     "heads_x_batch_x_tokens",
     "replicated",
 )
-GENERATE_AXES = ("rows", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
-PREFILL_AXES = ("tokens", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+EXPERT_AXES = ("expert_ff", "experts")
+GENERATE_AXES = ("rows", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab", *EXPERT_AXES)
+PREFILL_AXES = ("tokens", "d_model", "q_heads", "kv_heads", "d_ff", "vocab", *EXPERT_AXES)
 
 PINS: Mapping[str, PinKind] = {
     "slice": "slice",
@@ -43,6 +44,7 @@ _BELOW: Mapping[str, tuple[str, ...]] = {
     "strategy": ("attention", "kv_cache", "mlp"),
     "attention": ("kv_cache", "tokens", "rows", "d_model", "q_heads", "kv_heads", "kv_tokens"),
     "mlp": ("tokens", "d_model", "d_ff"),
+    "experts": ("tokens", "rows", "d_model", *EXPERT_AXES),
     "vocab": ("tokens", "d_model", "vocab"),
 }
 """What the plan file and its blocks have below them that can be pinned for a phase."""

@@ -10,7 +10,7 @@ from math import isqrt
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
 from planner.spec.nearest import nearest
-from planner.spec.pins import PINS, pin_choices, pin_problem
+from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 
 
@@ -169,9 +169,21 @@ def pin(spec: Spec) -> Iterator[Finding]:
     for address, value in spec.pins.items():
         if address not in PINS:
             yield Finding(("pins", address), f'"{address}" cannot be pinned', pin_hint(address), on_key=True)
+        elif lacking := lacking_block(address, spec):
+            yield Finding(("pins", address), f"{address} cannot be pinned: the model has no {lacking}", on_key=True)
         elif problem := pin_problem(address, value):
             close = nearest(value, pin_choices(address)) if isinstance(value, str) else None
             yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)
+
+
+def lacking_block(address: str, spec: Spec) -> str | None:
+    """The layers that a pin is about, where the model has none of them."""
+    moe, name = spec.model.moe, address.rpartition(".")[2]
+    if name in EXPERT_AXES and moe is None:
+        return "experts"
+    if name in ("mlp", "d_ff") and moe is not None and not moe.dense_layers and not moe.shared_experts:
+        return "dense MLP; its experts are pinned by experts and expert_ff"
+    return None
 
 
 def pin_hint(address: str) -> str:

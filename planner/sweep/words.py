@@ -31,9 +31,10 @@ def others_of(sweep: Sweep) -> list[str]:
 
 
 def strategy_text(strategy: Strategy, with_cache: bool = False) -> str:
-    """The strategies of attention, KV cache and MLP without their axes: `1d, heads_x_batch, 1d`."""
-    parts = [strategy.attention, *([strategy.kv_cache] if with_cache else []), strategy.mlp]
-    return ", ".join(part.partition(":")[0] for part in parts)
+    """The strategies of attention, KV cache, MLP and experts without their axes: `1d, heads_x_batch, 1d`."""
+    blocks = ("attention", *(("kv_cache",) if with_cache else ()), "mlp", "experts")
+    strategies = dict(strategy)
+    return ", ".join(strategies[block].partition(":")[0] for block in blocks if block in strategies)
 
 
 def best_for_text(point: Point) -> str:

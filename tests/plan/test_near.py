@@ -14,7 +14,7 @@ from planner.explain import shadows_of
 from planner.explain.why_not import why_not
 from planner.plan.file import plan_from_yaml, plan_to_yaml, read_plan, write_text
 from planner.plan.make import plan_of, solve_spec
-from planner.plan.moves import BLOCKS, Boxes, Places, received_bytes
+from planner.plan.moves import Boxes, Places, received_bytes
 from planner.plan.near import BYTES_PRICE, Earlier, read_earlier, with_changes
 from planner.plan.schema import Plan
 from planner.plan.show import proof_text
@@ -97,7 +97,7 @@ def elements(boxes: Boxes, chip: tuple[int, ...], block: str) -> set[tuple[objec
 @settings(max_examples=200, deadline=None)
 @given(stored(), stored())
 def test_received_bytes_equal_the_elements_that_a_chip_lacks(new: Boxes, old: Boxes) -> None:
-    for block in BLOCKS:
+    for block in TINY.blocks:
         lacking = [len(elements(new, chip, block) - elements(old, chip, block)) for chip in CHIPS]
         assert received_bytes(block, new, old) == max(lacking)
         assert received_bytes(block, new, None) == max(len(elements(new, chip, block)) for chip in CHIPS)

@@ -93,7 +93,7 @@ def test_a_model_is_planned_and_rendered_or_refused_by_name(name):
         assert "model.py" in render_package(make_plan(spec))
     else:
         with pytest.raises(Unsupported, match="no package is rendered yet for "):
-            build(spec)
+            build(load_spec(L70B, [f"model.config={name}", "serving.strategies=rendered"]))
 
 
 def test_pins_leave_only_what_they_allow():

@@ -3,13 +3,13 @@
 import pytest
 
 from planner.problem.planned import (
-    Program,
     generate_attention,
     generate_mlp,
     generate_vocab,
     prefill_attention,
     prefill_mlp,
 )
+from planner.problem.primitives import Program
 from planner.problem.rules import GenerateRules, PrefillRules, Ways
 from planner.problem.sizes import Sizes
 

@@ -21,7 +21,7 @@ from planner.plan.schema import (
     Strategy,
 )
 from planner.problem import planned
-from planner.problem.planned import Program
+from planner.problem.primitives import Program
 from planner.problem.rules import GenerateRules as GenerateTable
 from planner.problem.rules import PrefillRules as PrefillTable
 from planner.problem.rules import Rules, Ways

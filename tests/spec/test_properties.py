@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from planner.spec import PINS, Spec, check_spec, load_spec, spec_from_data, spec_from_text, spec_to_data, spec_to_yaml
 from planner.spec.fields import addresses, keys, section_at
 from planner.spec.nearest import edits
-from planner.spec.pins import GENERATE_LAYOUTS
+from planner.spec.pins import EXPERT_AXES, GENERATE_LAYOUTS
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.yaml"))
 FOLDER = Path("/nowhere")
@@ -36,7 +36,8 @@ VALUES = {
     "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
 }
-pins = st.fixed_dictionaries({}, optional={address: VALUES[kind] for address, kind in PINS.items()})
+DENSE_PINS = {address: kind for address, kind in PINS.items() if address.rpartition(".")[2] not in EXPERT_AXES}
+pins = st.fixed_dictionaries({}, optional={address: VALUES[kind] for address, kind in DENSE_PINS.items()})
 
 
 @st.composite

@@ -1,0 +1,76 @@
+"""Dimensions that are stored wider than they are, and what the zeros take."""
+
+from typing import TYPE_CHECKING
+
+from planner.plan import schema
+from planner.plan.moves import CUT_BY
+from planner.problem.rules import padded_width
+
+if TYPE_CHECKING:
+    from planner.plan.build import Chosen
+
+
+def padding_of(chosen: "Chosen") -> list[schema.Padding]:
+    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take."""
+    stored, ways = chosen.rules.generate, chosen.machine.ways
+    return [
+        schema.Padding(
+            dimension=name,
+            size=size,
+            padded=stored_size,
+            bytes_per_chip=round(
+                unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, CUT_BY.get(name, name), ()))
+            ),
+        )
+        for name, (size, stored_size) in padded_sizes(chosen).items()
+        if stored_size != size
+    ]
+
+
+def padded_sizes(chosen: "Chosen") -> dict[str, tuple[int, int]]:
+    """Dimensions that may be padded: their size, and how it is stored."""
+    stored, ways, sizes = chosen.rules.generate, chosen.machine.ways, chosen.machine.sizes
+    heads = sizes.heads(stored, ways)
+    if sizes.latent:
+        found = {"latent": (sizes.cached_dim, sizes.stored_token(1)), "q_heads": (sizes.q_heads, heads.q_padded)}
+    else:
+        found = {
+            "head_dim": (sizes.head_dim, sizes.stored_head_dim),
+            "q_heads": (sizes.q_heads, heads.q_padded),
+            "kv_heads": (sizes.kv_heads, heads.kv_padded),
+        }
+    found |= {each.dimension: (each.d_ff, padded_width(each.d_ff, ways(stored.d_ff))) for each in sizes.mlps}
+    if sizes.mixture:
+        width = sizes.mixture.d_ff
+        found["expert_ff"] = width, padded_width(width, ways(stored.expert_ff))
+    return {**found, "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab)))}
+
+
+def unit_bytes(dimension: str, chosen: "Chosen") -> float:
+    """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
+    sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
+    part = sizes.d_model / ways(stored.d_model)
+    width = part * sizes.weight_bytes
+    slots = chosen.batch / ways(stored.rows + stored.batch)
+    cached = slots * sizes.attended(chosen.load.max_context) * sizes.kv_bytes
+    match dimension:
+        case "head_dim":
+            return 2 * cached * sizes.heads(stored, ways).kv_local
+        case "latent":
+            return cached
+        case "vocab":
+            return (1 if sizes.tied else 2) * sizes.d_model * sizes.weight_bytes
+        case "d_ff" | "shared_d_ff":
+            layers = next(each.layers for each in sizes.mlps if each.dimension == dimension)
+            return layers * (sizes.inputs + 1) * width
+        case "expert_ff":
+            held = sizes.experts.experts / ways(stored.experts)
+            return sizes.sparse_layers * held * (sizes.inputs + 1) * width
+        case "q_heads":
+            return (
+                sizes.layers
+                * sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
+                * (sizes.weight_bytes)
+            )
+        case _:
+            return sizes.head_dim * (sizes.layers * 2 * width + 2 * cached)

@@ -1,0 +1,127 @@
+"""What attention costs on one chip: projections and scores, of heads or of latents, layers with windows and without.
+
+Latents are absorbed in generate: queries meet the cache as latents, and w_kv turns queries and outputs instead of keys
+and values. In prefill keys and values of the chip's heads are made of the latents of all tokens that it attends to.
+"""
+
+from typing import Any
+
+from cost_models.attention import generate_attention, prefill_attention
+from cost_models.mla import absorbed_attention, expanded_attention
+from cost_models.roofline import Roofline
+from planner.problem.machine import Machine
+from planner.problem.rules import (
+    GenerateRules,
+    PrefillRules,
+    exchanged_batch,
+    prompt_axes,
+    scattered_batch,
+    without,
+)
+
+
+def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> dict[str, Roofline]:
+    """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives."""
+    sizes, ways = machine.sizes, machine.ways
+    heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
+    inner, width = sizes.d_model / ways(rules.d_model), heads.q_local * sizes.out_dim
+    kv_rows = rows / ways(exchanged_batch(rules))
+    apart = rows / ways(scattered_batch(rules))
+    return {
+        "attention.qkv": machine.matmul(rows, inner, sizes.q_made(heads.q_local))
+        + machine.matmul(kv_rows, inner, sizes.kv_made(heads.kv_local))
+        + of_latents(apart, apart, heads.q_local, machine),
+        "attention.kv_cache": generate_scores(rules, rows, context, machine),
+        "attention.out": machine.matmul(rows, width, inner),
+        "attention.elementwise": machine.elementwise(rows, inner + width) + latents_between(apart, apart, machine),
+    }
+
+
+def of_latents(rows: float, kv_rows: float, q_heads: float, machine: Machine) -> Roofline:
+    """What `q_heads` heads make of latents: queries of `rows`, keys and values of `kv_rows`."""
+    latent = machine.sizes.latent
+    if latent is None:
+        return Roofline()
+    made = machine.matmul(kv_rows, latent.latent_dim, q_heads * latent.made_dim)
+    if latent.query_latent_dim:
+        made += machine.matmul(rows, latent.query_latent_dim, q_heads * latent.query_head_dim)
+    return made
+
+
+def latents_between(rows: float, kv_rows: float, machine: Machine) -> Roofline:
+    """What happens to latents of `rows` and `kv_rows` outside matmuls."""
+    latent = machine.sizes.latent
+    if latent is None:
+        return Roofline()
+    return machine.elementwise(rows, latent.query_latent_dim) + machine.elementwise(kv_rows, latent.latent_dim)
+
+
+def common(machine: Machine) -> dict[str, Any]:
+    """What every formula of attention is told of the chip."""
+    return {
+        "activation_bytes_per_element": machine.sizes.activation_bytes,
+        "compute_dtype": machine.sizes.compute_dtype,
+        "chip": machine.chip,
+        "stack": machine.stack,
+    }
+
+
+def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine) -> Roofline:
+    """Attention of all layers over the part of the cache that a chip holds."""
+    sizes, ways = machine.sizes, machine.ways
+    heads, told = sizes.heads(rules, ways), {**common(machine), "kv_bytes_per_element": sizes.kv_read_bytes}
+    sequences, q_heads = rows / ways(rules.batch), heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens)
+    found = Roofline()
+    for kind in sizes.kinds:
+        tokens = kind.context(context) / ways(rules.kv_tokens)
+        if sizes.latent:
+            one = absorbed_attention(sequences, tokens, q_heads, sizes.latent, **told)
+        else:
+            one = generate_attention(sequences, tokens, q_heads, heads.kv_local, sizes.head_dim, **told)
+        found += one * kind.layers
+    return found
+
+
+def prefill_attention_parts(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+) -> dict[str, Roofline]:
+    """Attention in the prefill of `prompts` of `tokens` each, without collectives."""
+    sizes, ways = machine.sizes, machine.ways
+    heads = sizes.heads(stored, ways)
+    q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
+    inner, width = sizes.d_model / ways(rules.d_model), q_heads * sizes.out_dim
+    whole, own = prompts * tokens, without(rules.tokens, rules.q_heads)
+    rows, read = whole / ways(own), whole / ways(prompt_axes(own, prompts, ways))
+    apart = rows / ways(rules.d_model)
+    return {
+        "attention.qkv": machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(kv_heads))
+        + of_latents(apart, read, q_heads, machine),
+        "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, tokens, prompts, machine),
+        "attention.out": machine.matmul(rows, width, inner),
+        "attention.elementwise": machine.elementwise(whole / ways(rules.tokens), inner)
+        + machine.elementwise(rows, width)
+        + latents_between(apart, read, machine),
+    }
+
+
+def prefill_scores(
+    rules: PrefillRules, q_heads: float, kv_heads: float, tokens: int, prompts: int, machine: Machine
+) -> Roofline:
+    """Attention of all layers of a chip with these heads; token axes cut whole prompts first, then tokens of each."""
+    sizes, ways = machine.sizes, machine.ways
+    own = without(rules.tokens, rules.q_heads)
+    apart = prompt_axes(own, prompts, ways)
+    queries = tokens / ways(without(own, apart)) / ways(rules.d_model)
+    told = {
+        **common(machine),
+        "causal": machine.stack.masked_pairs == "skipped",
+        "sequences": prompts / ways(apart),
+    }
+    if sizes.latent:
+        return expanded_attention(queries, tokens, q_heads, sizes.latent, **told) * sizes.layers
+    told["kv_bytes_per_element"] = sizes.activation_bytes
+    found = Roofline()
+    for kind in sizes.kinds:
+        one = prefill_attention(queries, tokens, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
+        found += one * kind.layers
+    return found
