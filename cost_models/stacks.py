@@ -122,15 +122,15 @@ def stack(name: str) -> Stack:
     raise LookupError(f'unknown stack "{name}"; known are {", ".join(known)}')
 
 
-def default_stack(chip_name: str) -> Stack:
-    """The stack that stands for the rendered JAX packages on a chip until they are measured there. A chip without
-    measurements borrows from its closest relative."""
-    return stack(_DEFAULTS[chip_name][0])
+def default_stack(chip_name: str, *, experts: bool = False) -> Stack:
+    """The stack that stands for the rendered JAX packages of dense models, or of mixtures, on a chip until they are
+    measured there. A chip without measurements borrows from its closest relative."""
+    return stack(_default(chip_name, experts)[0])
 
 
-def accuracy_text(chip_name: str, priced: Stack) -> str:
+def accuracy_text(chip_name: str, priced: Stack, *, experts: bool = False) -> str:
     """What to expect of predictions for a chip that were priced with a stack; the scores are in docs/cost-models.md."""
-    name, expectation = _DEFAULTS[chip_name]
+    name, expectation = _default(chip_name, experts)
     if priced.name == name:
         return f"{name}: {expectation}"
     if priced.name == "book":
@@ -138,17 +138,33 @@ def accuracy_text(chip_name: str, priced: Stack) -> str:
     return f"{priced.name}: constants of other software ({priced.title}), unmeasured on {chip_name}"
 
 
-_V4 = "v4-looped-einsum", "published steps within 10 % where collectives are looped by hand, 1.4 times as long else"
-_V6E = "v6e-sglang-jax"
-_GPU = "hopper-engines", "served steps of engines with CUDA graphs within 20 %; JAX adds launches, unmeasured"
+def _default(chip_name: str, experts: bool) -> tuple[str, str]:
+    """The default stack of a chip, and what to expect of it."""
+    name, expectation = _DEFAULTS[chip_name]
+    if experts:
+        return _EXPERTS.get(chip_name, (name, "constants of dense models, unmeasured with experts"))
+    return name, expectation
+
+
+_V4, _V6E, _GPUS = "v4-looped-einsum", "v6e-sglang-jax", ("a100", "h100", "h200", "b200", "gb200")
+_SERVED = "served steps of engines with CUDA graphs within 20 %; JAX adds launches, unmeasured"
 _DEFAULTS = {
-    "v4": _V4,
-    "v5p": (_V4[0], "constants of v4, where published steps are within 10 %; v5p itself is unmeasured"),
+    "v4": (_V4, "published steps within 10 % where collectives are looped by hand, 1.4 times as long else"),
+    "v5p": (_V4, "constants of v4, where published steps are within 10 %; v5p itself is unmeasured"),
     "v5e": ("v5e-jax-llm-examples", "decode steps of a 70B model within 10 %; prefill and other models are unmeasured"),
     "v6e": (_V6E, "published steps of dense models within 15 %"),
     "7x": (_V6E, "constants of v6e, where published steps are within 15 %; those of 7x came out up to 51 % too long"),
-    **dict.fromkeys(("a100", "h100", "h200", "b200", "gb200"), _GPU),
+    **dict.fromkeys(_GPUS, ("hopper-engines", _SERVED)),
     "cpu": ("cpu", "virtual devices share the host's cores: right within a factor of about two"),
+}
+_EXPERTS = {
+    "v5e": (
+        "v5e-jax-llm-examples-experts",
+        "decode steps of DeepSeek-R1 within 10 %; all else is unmeasured",
+    ),
+    "v6e": (_V6E, "constants of dense models: with experts one model's prefill came out 59 % too short"),
+    "7x": (_V6E, "constants of dense models on v6e: served steps with experts came out 5 to 20 % off"),
+    **dict.fromkeys(_GPUS, ("hopper-engines", "constants of dense models: served steps with experts were 30 % off")),
 }
 
 

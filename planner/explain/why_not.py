@@ -15,7 +15,7 @@ from planner.plan.make import Solved, plan_of, solve_spec
 from planner.plan.schema import Plan
 from planner.plan.units import seconds_text
 from planner.problem.costs import total_s
-from planner.problem.legality import why_no_layout
+from planner.problem.no_layout import why_no_layout
 from planner.solve.infeasible import Need, explain_infeasible
 from planner.spec import Spec
 

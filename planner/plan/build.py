@@ -115,7 +115,7 @@ def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near |
         hbm=hbm_of(spec, chosen),
         service=service_of(spec, chosen, prefill.step_s, generate.step_s),
         proof=proof_of(built, solution, near),
-        accuracy=accuracy_text(machine.chip.name, machine.stack),
+        accuracy=accuracy_text(machine.chip.name, machine.stack, experts=spec.model.moe is not None),
     )
 
 

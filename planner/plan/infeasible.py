@@ -8,7 +8,7 @@ from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.build import build, pinned_slices
-from planner.problem.legality import why_no_layout
+from planner.problem.no_layout import why_no_layout
 from planner.problem.problem import NS, UNIT_BYTES, Limits
 from planner.solve.infeasible import Infeasible, Need
 from planner.solve.search import search

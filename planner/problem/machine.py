@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TypeAlias
 
 from cost_models import collectives
 from cost_models.chips import Chip
@@ -18,9 +18,9 @@ from planner.problem.sizes import Sizes
 TPU_SCATTER_ROWS = 8
 
 
-def remembered() -> Any:
-    """A field that holds what was computed: another machine made from this one starts without it."""
-    return field(default_factory=dict, init=False, compare=False, repr=False)
+CollectiveKey: TypeAlias = tuple[str, Axes, int]
+MatmulKey: TypeAlias = tuple[float, float, float, int, float]
+ElementwiseKey: TypeAlias = tuple[float, float, int]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
-    _seconds: dict[tuple[str, Axes, int], float] = remembered()
-    _matmuls: dict[tuple[float, float, float, int, float], Roofline] = remembered()
-    _elementwise: dict[tuple[float, float, int], Roofline] = remembered()
+    _seconds: dict[CollectiveKey, float] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _matmuls: dict[MatmulKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _elementwise: dict[ElementwiseKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @cached_property
     def ways(self) -> Ways:

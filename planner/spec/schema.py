@@ -29,16 +29,6 @@ class Hardware(Section):
     )
     price_per_chip_hour: Real | None = Field(default=None, description="What a chip costs an hour, in any currency.")
 
-    @classmethod
-    def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """`data` with the chip's default stack, where the chip is known."""
-        from cost_models.stacks import default_stack
-
-        try:
-            return {"stack": default_stack(str(data.get("chip"))).name, **data}
-        except LookupError:
-            return data
-
 
 class Tokens(Section):
     """A distribution of token counts."""
@@ -101,3 +91,18 @@ class Spec(Section):
     pins: Annotated[Mapping[str, SkipValidation[PinValue]], BeforeValidator(read_pins)] = Field(
         default={}, description="Choices that are already made, by plan address."
     )
+
+    @classmethod
+    def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """`data` with the default stack of the chip and the kind of model, where the chip is known."""
+        from cost_models.stacks import default_stack
+
+        hardware, model = data.get("hardware"), data.get("model")
+        if not isinstance(hardware, dict) or "stack" in hardware:
+            return data
+        experts = isinstance(model, dict) and model.get("moe") is not None
+        try:
+            stack = default_stack(str(hardware.get("chip")), experts=experts).name
+        except LookupError:
+            return data
+        return {**data, "hardware": {**hardware, "stack": stack}}

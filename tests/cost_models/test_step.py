@@ -20,7 +20,7 @@ from cost_models.placement import (
     weight_gathered,
     weight_stationary_2d,
 )
-from cost_models.stacks import BOOK, CPU, Stack, default_stack, measured_stacks, stack
+from cost_models.stacks import BOOK, CPU, Stack, accuracy_text, default_stack, measured_stacks, stack
 from cost_models.step import Step, fastest_step, roofline_s, step
 from cost_models.torus import Slice, TorusAxis
 from cost_models.transformer import Numerics, Transformer, Work, generate, prefill
@@ -299,7 +299,11 @@ def test_the_terms_of_measured_mode_are_neutral_in_book_mode() -> None:
 
 @pytest.mark.parametrize("name", ["v4", "v5e", "v5p", "v6e", "7x", "a100", "h100", "h200", "b200", "gb200", "cpu"])
 def test_every_chip_has_a_default_stack(name: str) -> None:
-    assert default_stack(chip(name).name).title
+    for experts in (False, True):
+        default = default_stack(chip(name).name, experts=experts)
+        assert default.prices_steps
+        assert accuracy_text(name, default, experts=experts).startswith(f"{default.name}: ")
+    assert accuracy_text(name, BOOK).startswith("book: ")
 
 
 def documented_constants() -> dict[tuple[str, str], float]:

@@ -47,7 +47,7 @@ def spec_of(sizes: dict[str, int], chip: str, slice_: str, **more: Any) -> Spec:
 def assert_heads_whole(built: Built) -> None:
     """No attention layout of any mesh gives a chip a part of a KV head, nor half of the chips nothing but padding."""
     for table in built.problem.meshes:
-        machine, names = table.source, tuple(axis.name for axis in table.mesh)
+        machine, names = table.source.machine, tuple(axis.name for axis in table.mesh)
         sizes = machine.sizes
         for option in table.blocks[0].options:
             generate, _ = attention_rules(names, option)

@@ -19,7 +19,7 @@ from planner.plan.make import make_plan, solve_spec
 from planner.plan.moves import Boxes, Places, received_bytes
 from planner.plan.schema import Plan
 from planner.problem.legal import LANES
-from planner.problem.legality import why_no_layout
+from planner.problem.no_layout import why_no_layout
 from planner.problem.rules import GenerateRules
 from planner.problem.sizes import sizes_of
 from planner.render.model import RenderError
