@@ -46,7 +46,8 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
             one = bytes_text(sequence_bytes(subject))
             return f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}"
         case "activations":
-            return f"what prefill holds at most, for a prompt of {plan.prefill.buckets[-1]} tokens"
+            read = "a prompt" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts"
+            return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens"
         case "logits":
             return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
         case "reserve":
@@ -63,8 +64,13 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
 
 def sequence_bytes(subject: Subject) -> float:
     """Bytes per chip that one more sequence of full context takes, on average over the chips that share the batch."""
-    one = subject.machine.ways(subject.rules.generate.batch)
+    one = slots_cut(subject)
     return (cache_bytes(subject, 2 * one) - cache_bytes(subject, one)) / one
+
+
+def slots_cut(subject: Subject) -> int:
+    """Ways that the sequences of the KV cache are cut."""
+    return subject.machine.ways(subject.rules.generate.rows + subject.rules.generate.batch)
 
 
 def cache_bytes(subject: Subject, batch: int) -> int:
@@ -76,7 +82,7 @@ def cache_bytes(subject: Subject, batch: int) -> int:
 
 def more_sequences(subject: Subject) -> int:
     """How many more sequences of full context the free bytes hold, in multiples of what the batch axes cut."""
-    step = subject.machine.ways(subject.rules.generate.batch)
+    step = slots_cut(subject)
     return step * int(subject.plan.hbm.free // (step * sequence_bytes(subject)))
 
 

@@ -14,15 +14,17 @@ def explain_service(subject: Subject) -> Explanation:
     """TTFT, TPOT, throughput and cost, as sums of the two steps."""
     plan, service = subject.plan, subject.plan.service
     prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
-    batch, output, prompts = plan.generate.batch, subject.spec.workload.output_tokens.mean, plan.prefill.prompts
+    output, prompts = subject.spec.workload.output_tokens.mean, plan.prefill.prompts
+    active = f"{plan.generate.batch - (prompts - 1) / 2:g}"
     others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
-    reads = f"{batch} prefills" if prompts == 1 else f"{batch}/{prompts} prefills"
+    reads = f"{active} prefills" if prompts == 1 else f"{active}/{prompts} prefills"
+    held = "" if prompts == 1 else f" ({(prompts - 1) / 2:g} slots wait for others on average)"
     chips = subject.machine.slice.chips
     sentences = (
         f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}",
         f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
         f"shared by {output} output tokens: prefills stop generation",
-        f"{digits(service.tokens_per_s)} tokens/s = {batch} sequences / TPOT",
+        f"{digits(service.tokens_per_s)} tokens/s = {active} sequences / TPOT{held}",
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
         f"= {chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),

@@ -5,7 +5,7 @@ from planner.explain.rules import stored_size
 from planner.plan.placement import Held, cut_by, parts_held
 from planner.report.html import Html, element, joined
 
-MOST_CHIPS = 256
+MOST_CHIPS = 64
 IN_A_ROW = 4
 HOLDS = {
     "prefill": (

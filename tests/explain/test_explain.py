@@ -6,7 +6,7 @@ import pytest
 
 from planner.commands import explain_command
 from planner.explain import Subject, UnknownAddress, addresses, explain, explanations_to_json, shadows_of, shown_seconds
-from planner.explain.memory import cache_bytes, more_sequences
+from planner.explain.memory import cache_bytes, more_sequences, sequence_bytes, slots_cut
 from planner.explain.parts import part_bytes, part_flops
 from planner.explain.shapes import matmuls
 from planner.plan.file import plan_to_yaml
@@ -127,3 +127,21 @@ def test_cached_sequences_are_cut_where_those_of_the_stream_are() -> None:
     ways = Subject.of(plan).machine.ways(plan.generate.rules.rows + plan.generate.rules.batch)
     assert told.numbers["ways"] == ways > 1
     assert f"{32 // ways} of 32 on each chip" in told.sentences[0]
+
+
+def test_a_sequence_takes_its_share_of_the_cache_whatever_cuts_it() -> None:
+    """Free memory is counted in sequences that lie where those of the plan do, replicas included."""
+    for pins in ("pins={generate.rows: x, generate.batch: 32}", "pins={generate.kv_cache: batch, generate.batch: 32}"):
+        subject = Subject.of(example_plan("llama_3_1_70b_v5e_4x4", "serving.strategies=all", pins))
+        plan, pages = subject.plan, subject.plan.generate.context // subject.plan.generate.page_tokens
+        scratch = plan.hbm.kv_cache / (1 + plan.generate.batch * pages / slots_cut(subject))
+        whole = (plan.hbm.kv_cache - scratch + plan.hbm.logits) / plan.generate.batch
+        assert sequence_bytes(subject) == pytest.approx(whole, rel=1e-3)
+
+
+def test_prompts_read_together_are_told_with_the_slots_that_wait_for_them() -> None:
+    plan = example_plan("llama_3_1_70b_v5e_4x4", "serving.strategies=all", "pins={prefill.prompts: 8}")
+    (service,) = explain(plan, "service")
+    active = plan.generate.batch - 3.5
+    assert plan.service.tokens_per_s == pytest.approx(active / plan.service.tpot_s, rel=1e-3)
+    assert any(f"= {active:g} sequences / TPOT (3.5 slots wait" in sentence for sentence in service.sentences)
