@@ -191,7 +191,7 @@ class _Builder:
             if not isinstance(key_node, ScalarNode):
                 self.report("yaml", "a key must be a word", place)
                 continue
-            key = str(key_node.value)
+            key = without_surrogates(str(key_node.value))
             if key in seen:
                 self.report("duplicate-key", f'key "{key}" is already set on line {seen[key]}', place)
                 continue
@@ -200,7 +200,7 @@ class _Builder:
 
     def scalar(self, node: ScalarNode, position: Position) -> Scalar:
         """The YAML 1.2 value of a scalar; dates stay text."""
-        text = str(node.value)
+        text = without_surrogates(str(node.value))
         kind = str(node.tag).removeprefix(_TAG)
         try:
             match kind:
@@ -234,6 +234,14 @@ class _Builder:
     def report(self, rule: str, message: str, position: Position) -> None:
         """Note one diagnostic."""
         self.diagnostics.append(Diagnostic(rule, message, "", position))
+
+
+def without_surrogates(text: str) -> str:
+    """`text` with escaped surrogate pairs, as JSON writes characters beyond U+FFFF, made one character each.
+
+    A half on its own is no character and becomes U+FFFD; neither could be printed or encoded.
+    """
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _short_tag(node: YamlNode) -> str:

@@ -210,3 +210,10 @@ def test_one_mistake_about_max_chips_is_one_error(hardware: str, message: str) -
     with pytest.raises(SpecErrors) as caught:
         load_spec(EXAMPLE, [f"hardware={hardware}"])
     assert [each.message for each in caught.value.diagnostics] == [message]
+
+
+def test_an_escaped_pair_is_one_character(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(EXAMPLE.read_text() + 'pins: {"\\ud83d\\ude00": "\\ud800"}\n')
+    with pytest.raises(SpecErrors, match="\N{GRINNING FACE}"):
+        load_spec(path)

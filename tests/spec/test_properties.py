@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -146,6 +146,9 @@ values = st.recursive(
 
 @settings(deadline=None, max_examples=100)
 @given(st.sampled_from(sorted(addresses())), values)
+@example(("hardware", "reserve"), "\U00010000")
+@example(("hardware", "reserve"), "\ud800")
+@example(("pins",), {"\udfff": "\U0001f600"})
 def test_no_value_of_any_key_gives_a_traceback(address: tuple[str, ...], value: object) -> None:
     spec, diagnostics = spec_from_text(yaml_text(_with(BASE, address, value)), "spec.yaml", FOLDER)
     assert spec is not None or diagnostics
