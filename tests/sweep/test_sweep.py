@@ -188,7 +188,6 @@ def alive(group: int) -> list[int]:
     return [int(pid) for pid, own, state in rows if int(own) == group and not state.startswith("Z")]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_stopping_leaves_no_process_and_no_file(tmp_path: Path, number: signal.Signals):
     command = [sys.executable, "-m", "planner", "sweep", str(L70B), "--jobs", "2", "-o", "sweep.html"]
