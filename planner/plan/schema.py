@@ -139,6 +139,8 @@ class Prefill(Record):
     one."""
 
     rules: PrefillRules
+    stored: GenerateRules | None = None
+    """How weights are stored on the slices that prefill has to itself."""
     strategy: Strategy
     prompts: int = 1
     tokens: int
@@ -199,6 +201,49 @@ class Service(Record):
     """In the currency of `hardware.price_per_chip_hour`."""
 
 
+class Pool(Record):
+    """The slices that prefill has to itself in disaggregated serving: their topology, mesh, padding, HBM per chip."""
+
+    slice: str
+    mesh: Mesh
+    padding: tuple[Padding, ...]
+    hbm: Hbm
+
+
+class Transfer(Record):
+    """The hand-over of a prompt's keys and values from a prefill slice to a generate slice: bytes, and over what."""
+
+    link: Literal["ici", "dcn"]
+    bytes: int
+    seconds: float
+
+
+class Tails(Record):
+    """What 95 % of requests stay within, by the queueing estimate in docs/explanation/queues.md."""
+
+    ttft_p95_s: float
+    tpot_p95_s: float
+
+
+class Fleet(Record):
+    """How many slices serve the workload. Interleaved: `slices` do both phases. Disaggregated: they generate, and
+    `prefill_slices` read prompts.
+
+    `requests_per_s` is what arrives, or what the fleet serves where the spec has no rate. Utilisations are parts of
+    one: of the slots of the generate slices, and of the time of the slices that read prompts.
+    """
+
+    mode: Literal["interleaved", "disaggregated"]
+    requests_per_s: float
+    slices: int
+    prefill_slices: int | None = None
+    chips: int
+    slot_utilization: float
+    prefill_utilization: float
+    transfer: Transfer | None = None
+    tails: Tails | None = None
+
+
 class Near(Record):
     """Nearness to an earlier plan: the tolerance that was asked for, and the least change that it allows.
 
@@ -252,6 +297,10 @@ class Plan(Record):
     generate: Generate
     padding: tuple[Padding, ...]
     hbm: Hbm
+    pool: Pool | None = None
+    """Where prefill runs in disaggregated serving; slice, mesh, padding and hbm are then of the generate slices."""
+    fleet: Fleet | None = None
+    """Told where there is a request rate, or serving is disaggregated."""
     service: Service
     proof: Proof
     accuracy: str

@@ -15,6 +15,7 @@ Flag = Annotated[bool, Field(strict=True)]
 Real = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False), BeforeValidator(seconds)]
 Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False), BeforeValidator(fraction)]
+PartOfOne = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False), BeforeValidator(fraction)]
 
 Dtype = Literal["float32", "bf16", "int8"]
 

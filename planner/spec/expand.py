@@ -14,7 +14,7 @@ from planner.spec.schema import Spec
 def expand(root: Node, folder: Path) -> tuple[Node, tuple[Diagnostic, ...], tuple[KeyPath, ...]]:
     """`root` written out, what is wrong with its short forms, and the sections that therefore lack keys."""
     root, slice_problems, no_slices = _slices(_filled(root, Spec))
-    root, config_problems = _config(root, folder)
+    root, config_problems = _config(_limits(root), folder)
     lacking = [path for path, lacks in ((("hardware",), no_slices), (("model",), config_problems)) if lacks]
     return root, (*slice_problems, *config_problems), tuple(lacking)
 
@@ -56,6 +56,23 @@ def _slices(root: Node) -> tuple[Node, tuple[Diagnostic, ...], bool]:
         return root.with_entry("hardware", replace(hardware, node=node)), (), True
     entry = Entry(short.key, Node(listed, short.place))
     return root.with_entry("hardware", replace(hardware, node=node.with_entry("slices", entry))), (), False
+
+
+def _limits(root: Node) -> Node:
+    """`root` with each `ttft: {mean: 1 s, p95: 2 s}` as `ttft` and `ttft_p95`; any other form stays as it is."""
+    limits = root.entries.get("limits")
+    if limits is None:
+        return root
+    node = limits.node
+    for name in ("ttft", "tpot"):
+        entry = node.entries.get(name)
+        tails = entry.node.entries if entry else {}
+        if not tails or not tails.keys() <= {"mean", "p95"}:
+            continue
+        node = node.without(name)
+        for key, as_limit in (("mean", name), ("p95", f"{name}_p95")):
+            node = node.with_entry(as_limit, tails[key]) if key in tails else node
+    return root.with_entry("limits", replace(limits, node=node))
 
 
 def _up_to(most: Entry, hardware: Node) -> list[Node]:

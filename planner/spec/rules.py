@@ -164,6 +164,52 @@ def moe_experts(spec: Spec) -> Iterator[Finding]:
         yield Finding(("model", "moe", "dense_layers"), message, "leave moe out of a dense model")
 
 
+def tail_without_rate(spec: Spec) -> Iterator[Finding]:
+    """A limit on a tail has a request rate: requests that come one after the other do not queue."""
+    for name, value in (("ttft_p95", spec.limits.ttft_p95_s), ("tpot_p95", spec.limits.tpot_p95_s)):
+        if value is not None and spec.workload.requests_per_s is None:
+            message = f"{name} bounds a tail, which there is only with requests that arrive at random"
+            yield Finding(("limits", name), message, "set workload.requests_per_s, or bound the mean")
+
+
+def rate_without_size(spec: Spec) -> Iterator[Finding]:
+    """At a given request rate throughput is given, and latency only has a best where chips are bounded."""
+    if spec.workload.requests_per_s is None:
+        return
+    if spec.objective == "throughput":
+        message = (
+            "objective throughput asks for as many requests as possible, and requests_per_s says how many there are"
+        )
+        yield Finding(("objective",), message, "use objective: cost, or concurrency instead of requests_per_s")
+    if spec.objective == "latency" and spec.hardware.fleet_chips is None:
+        message = "objective latency with requests_per_s is better the more slices there are"
+        yield Finding(("objective",), message, "set hardware.fleet_chips, the most chips that the fleet may have")
+
+
+def fleet_below_slice(spec: Spec) -> Iterator[Finding]:
+    """The fleet may have the chips of one slice at least."""
+    from cost_models.chips import UnknownChip, chip
+    from cost_models.torus import IllegalSlice, parse_slice
+
+    most = spec.hardware.fleet_chips
+    try:
+        smallest = min(parse_slice(chip(spec.hardware.chip), each).chips for each in spec.hardware.slices)
+    except (UnknownChip, IllegalSlice):
+        return
+    if most is not None and most < smallest:
+        message = f"fleet_chips is {most}, and the smallest slice has {smallest} chips"
+        yield Finding(("hardware", "fleet_chips"), message, f"use {smallest} or more, or allow smaller slices")
+
+
+def rendered_mode(spec: Spec) -> Iterator[Finding]:
+    """Packages are rendered for interleaved serving."""
+    if spec.serving.mode != "interleaved" and spec.serving.strategies == "rendered":
+        message = f"mode {spec.serving.mode} is not among the rendered strategies"
+        yield Finding(
+            ("serving", "mode"), message, "use mode: interleaved, or strategies: all to plan without a package"
+        )
+
+
 def pin(spec: Spec) -> Iterator[Finding]:
     """A pin is at an address that can be pinned, with a value of its kind."""
     for address, value in spec.pins.items():
@@ -216,6 +262,10 @@ RULES: tuple[Rule, ...] = (
     rotary_head_dim,
     rope_scaling,
     moe_experts,
+    tail_without_rate,
+    rate_without_size,
+    fleet_below_slice,
+    rendered_mode,
     pin,
     pinned_slice,
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SkipValidation
 
-from planner.spec.base import Count, Fraction, Real, Seconds, Section
+from planner.spec.base import Count, Fraction, PartOfOne, Real, Seconds, Section
 from planner.spec.model import Model
 from planner.spec.pins import PinValue, read_pins
 
@@ -28,6 +28,14 @@ class Hardware(Section):
         default="book", description="Software whose measured constants price the plan; that of the chip when absent."
     )
     price_per_chip_hour: Real | None = Field(default=None, description="What a chip costs an hour, in any currency.")
+    fleet_chips: Count | None = Field(
+        default=None,
+        description="Most chips of all slices together. Without it a request rate may take as many slices as it needs, "
+        "and disaggregated serving without a rate as many chips as the largest slice has.",
+    )
+
+
+MOST_SLOTS = 1024
 
 
 class Tokens(Section):
@@ -42,14 +50,22 @@ class Workload(Section):
 
     prompt_tokens: Tokens = Field(description="Length of prompts.")
     output_tokens: Tokens = Field(description="Length of answers.")
-    concurrency: Count = Field(description="Sequences in flight that the service must hold.")
+    requests_per_s: Real | None = Field(
+        default=None, description="Requests that arrive in a second, at random times; as many slices as they need."
+    )
+    concurrency: Count = Field(
+        description="Sequences in flight that the service must hold, all the time; with requests_per_s the most that a "
+        "slice may hold, 1024 when absent."
+    )
     max_context: Count = Field(
         default=0, description="Tokens the KV cache of one sequence can hold; p95 prompt + p95 output when absent."
     )
 
     @classmethod
     def filled(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """`data` with the default context, where both of its parts are there to add."""
+        """`data` with the default context, where both of its parts are there, and the default slots of a rate."""
+        if data.get("requests_per_s") is not None and "concurrency" not in data:
+            data = {**data, "concurrency": MOST_SLOTS}
         parts = [data.get(key) for key in ("prompt_tokens", "output_tokens")]
         counts = [part.get("p95") for part in parts if isinstance(part, dict)]
         whole = [count for count in counts if type(count) is int and count > 0]
@@ -57,16 +73,29 @@ class Workload(Section):
 
 
 class Limits(Section):
-    """Service-level objectives on the mean; absent for none."""
+    """Service-level objectives; absent for none. `tpot: {mean: 30 ms, p95: 40 ms}` stands for `tpot` and `tpot_p95`."""
 
-    ttft_s: Seconds | None = Field(default=None, alias="ttft", description="Time to first token (s).")
-    tpot_s: Seconds | None = Field(default=None, alias="tpot", description="Time per output token (s).")
+    ttft_s: Seconds | None = Field(default=None, alias="ttft", description="Mean time to first token (s).")
+    ttft_p95_s: Seconds | None = Field(
+        default=None, alias="ttft_p95", description="Time to first token that 95 % of requests stay within (s)."
+    )
+    tpot_s: Seconds | None = Field(default=None, alias="tpot", description="Mean time per output token (s).")
+    tpot_p95_s: Seconds | None = Field(
+        default=None, alias="tpot_p95", description="Time per output token that 95 % of requests stay within (s)."
+    )
 
 
 class Serving(Section):
     """How prefill and generate share chips."""
 
-    mode: Literal["interleaved"] = Field(default="interleaved", description="Both phases take turns on one slice.")
+    mode: Literal["auto", "interleaved", "disaggregated"] = Field(
+        default="interleaved",
+        description="Both phases take turns on each slice, or each phase has slices of its own; auto takes the better.",
+    )
+    max_utilization: PartOfOne | None = Field(
+        default=None,
+        description="Most of the time that prefill may keep a slice busy under requests_per_s; 0.9 when absent.",
+    )
     strategies: Literal["all", "rendered"] = Field(
         default="all", description="Every strategy that can be planned, or those that packages are rendered for."
     )
