@@ -2,16 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from math import ceil
 
 from cost_models.chips import Chip, chip
 from cost_models.memory import usable_hbm_bytes
+from cost_models.queueing import spread_of
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
+from planner.problem.arrivals import Arrivals
+from planner.problem.demand import FEW, Demand
+from planner.problem.handover import links, prompt_cache_bytes
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
+from planner.problem.pools import Apart, PoolPricer, generate_pools, prefill_pools
 from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
@@ -19,6 +25,7 @@ from planner.problem.tables import Load, Pricer
 from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
+MOST_BUSY = 0.9
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,8 @@ class Built:
 
     problem: Problem
     machines: tuple[Machine, ...]
+    apart: Apart | None = None
+    """Slices for each phase, where serving may be disaggregated."""
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
@@ -50,8 +59,50 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     )
     tables = tuple(table for pricer in pricers for table in pricer.tables())
     output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
-    problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip))
-    return Built(problem, machines)
+    problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip), arrivals=arrivals_of(spec))
+    apart = apart_of(spec, problem, slices, machine_chip) if spec.serving.mode != "interleaved" else None
+    return Built(problem, machines, apart)
+
+
+def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Chip) -> Apart:
+    """What disaggregated serving may choose from.
+
+    Pins of a phase hold for its slices. The fleet of a closed loop has as many chips as the largest slice, if nothing
+    else is said.
+    """
+    sizes, limits, output = sizes_of(spec), problem.limits, problem.output_tokens
+    pricers: dict[str, list[PoolPricer]] = {}
+    for slice_ in slices:
+        load = load_of(spec, slice_, pool_batches(spec))
+        for mesh in meshes(slice_):
+            machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
+            pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(mesh)), rendered=False)
+            pricers.setdefault(str(slice_), []).append(PoolPricer(pricer))
+    largest = None if problem.arrivals else max(each.chips for each in slices)
+    demand = Demand(
+        output,
+        spec.objective,
+        limits,
+        spec.workload.concurrency,
+        spec.hardware.fleet_chips or largest,
+        problem.arrivals,
+    )
+    between = {(str(one), str(other)): links(one, other, machine_chip) for one in slices for other in slices}
+    return Apart(
+        tuple(prefill_pools(pricers, limits, output)),
+        tuple(generate_pools(pricers, limits, output)),
+        demand,
+        between,
+        prompt_cache_bytes(sizes, spec.workload.prompt_tokens.mean),
+    )
+
+
+def pool_batches(spec: Spec) -> tuple[int, ...]:
+    """Batches of a generate slice; for latency even parts of the concurrency."""
+    if spec.objective != "latency" or "generate.batch" in spec.pins:
+        return batches_of(spec)
+    most = spec.workload.concurrency
+    return tuple(sorted(most // parts for parts in range(1, FEW + 1) if most % parts == 0))
 
 
 def refuse_unpackaged(spec: Spec) -> None:
@@ -115,13 +166,19 @@ def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -
     return Load(
         batches=batches or batches_of(spec),
         prompts=prompts_of(spec),
-        prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
+        prompt=bucket_of(mean, buckets),
         longest=buckets[-1],
         smallest=buckets[0],
+        tail=bucket_of(workload.prompt_tokens.p95, buckets),
         mean_context=mean + workload.output_tokens.mean / 2,
         max_context=workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
     )
+
+
+def bucket_of(tokens: int, buckets: tuple[int, ...]) -> int:
+    """The shortest bucket that holds so many tokens, or else the longest."""
+    return next((bucket for bucket in buckets if bucket >= tokens), buckets[-1])
 
 
 def prefill_buckets(spec: Spec, chips: int) -> tuple[int, ...]:
@@ -144,11 +201,20 @@ def prefill_buckets(spec: Spec, chips: int) -> tuple[int, ...]:
 
 def limits_of(spec: Spec, machine_chip: Chip) -> Limits:
     """HBM left after the reserve, and the service-level objectives, as integers."""
-    ttft_s, tpot_s = spec.limits.ttft_s, spec.limits.tpot_s
-    return Limits(
-        hbm=usable_hbm_bytes(machine_chip, spec.hardware.reserve) // UNIT_BYTES,
-        ttft=None if ttft_s is None else int(ttft_s * NS),
-        tpot=None if tpot_s is None else int(tpot_s * NS),
+    times = {name.removesuffix("_s"): None if s is None else int(s * NS) for name, s in spec.limits}
+    return Limits(hbm=usable_hbm_bytes(machine_chip, spec.hardware.reserve) // UNIT_BYTES, **times)
+
+
+def arrivals_of(spec: Spec) -> Arrivals | None:
+    """Requests that arrive at random, where the spec has a rate."""
+    workload, prompts = spec.workload, spec.workload.prompt_tokens
+    if workload.requests_per_s is None:
+        return None
+    return Arrivals(
+        per_s=Fraction(repr(workload.requests_per_s)),
+        most_busy=Fraction(repr(spec.serving.max_utilization or MOST_BUSY)),
+        prompt_spread=spread_of(prompts.mean, prompts.p95),
+        fleet_chips=spec.hardware.fleet_chips,
     )
 
 

@@ -87,11 +87,21 @@ class Floors:
     @cached_property
     def kept_units(self) -> Ints:
         """Units of 64 KiB per chip of the vocabulary and the KV cache, for each batch, cut over all chips."""
-        sizes, chips = self.machine.sizes, self.machine.slice.chips
-        vocab = (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model * sizes.weight_bytes
+        sizes = self.machine.sizes
         cached = sizes.attended(self.load.max_context) * sizes.cached_dim * sizes.kv_bytes
-        held = (vocab + cached * np.array(self.load.batches)) / chips / UNIT_BYTES
+        held = (self.vocab_bytes + cached * np.array(self.load.batches)) / self.machine.slice.chips / UNIT_BYTES
         return np.floor(held).astype(np.int64)
+
+    @property
+    def vocab_units(self) -> int:
+        """Units per chip of the vocabulary, cut over all chips."""
+        return int(self.vocab_bytes / self.machine.slice.chips / UNIT_BYTES)
+
+    @property
+    def vocab_bytes(self) -> float:
+        """Bytes of the embedding, and of the head where it is not tied."""
+        sizes = self.machine.sizes
+        return (1 if sizes.tied else 2) * sizes.vocab * sizes.d_model * sizes.weight_bytes
 
     @cached_property
     def vocab_prefill_ns(self) -> Ints:

@@ -1,5 +1,6 @@
 """Bytes per chip of everything a plan keeps in HBM, by block, as the rendered package allocates it."""
 
+from collections.abc import Callable, Mapping
 from math import ceil
 
 from planner.problem.costs import LOGIT_BYTES
@@ -133,13 +134,16 @@ def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> 
 
 def weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
     """All weights of one chip."""
-    by_block = {
-        "attention": attention_weights_bytes,
-        "mlp": mlp_weights_bytes,
-        "experts": experts_weights_bytes,
-        "vocab": vocab_weights_bytes,
-    }
-    return sum(by_block[name](rules, sizes, ways) for name in sizes.blocks)
+    return sum(WEIGHTS_BYTES[name](rules, sizes, ways) for name in sizes.blocks)
+
+
+WEIGHTS_BYTES: Mapping[str, Callable[[GenerateRules, Sizes, Ways], int]] = {
+    "attention": attention_weights_bytes,
+    "mlp": mlp_weights_bytes,
+    "experts": experts_weights_bytes,
+    "vocab": vocab_weights_bytes,
+}
+"""The weights of a block on one chip."""
 
 
 def prefill_bytes(

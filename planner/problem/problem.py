@@ -13,7 +13,7 @@ Prices of an option
 Prices are asked for when a candidate is opened. Until then it has a floor, below any sum of prices of its options.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from planner.problem.arrivals import Arrivals
 from planner.problem.meshes import Mesh
 
 UNIT_BYTES = 64 * 1024
@@ -30,8 +31,8 @@ NS = 1_000_000_000
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-GoalName = Literal["cost", "throughput", "latency", "hbm", "ttft", "tpot", "change"]
-LimitName = Literal["hbm", "ttft", "tpot"]
+LimitName = Literal["hbm", "ttft", "tpot", "ttft_p95", "tpot_p95"]
+GoalName = LimitName | Literal["cost", "throughput", "latency", "prefill", "generate", "change"]
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,8 @@ class MeshTable:
     """The floor of what fits in the HBM limit."""
     price: Callable[[], tuple[Block, ...]]
     source: Any = None
+    stretch: Fraction = Fraction(1)
+    """How much longer the prefill of a prompt of the 95th percentile takes than that of the mean one."""
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
 
     def floor(self, hbm: int | None) -> Floor:
@@ -139,15 +142,23 @@ class MeshTable:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan must keep: HBM units per chip, and means of TTFT and TPOT in nanoseconds. None: no limit."""
+    """What a plan must keep: HBM units per chip, means and tails of TTFT and TPOT in nanoseconds. None: no limit."""
 
     hbm: int | None = None
     ttft: int | None = None
     tpot: int | None = None
+    ttft_p95: int | None = None
+    tpot_p95: int | None = None
 
     def named(self) -> dict[LimitName, int]:
         """The limits that are set, in the order in which a conflict names them."""
-        pairs: tuple[tuple[LimitName, int | None], ...] = (("hbm", self.hbm), ("ttft", self.ttft), ("tpot", self.tpot))
+        pairs: tuple[tuple[LimitName, int | None], ...] = (
+            ("hbm", self.hbm),
+            ("ttft", self.ttft),
+            ("tpot", self.tpot),
+            ("ttft_p95", self.ttft_p95),
+            ("tpot_p95", self.tpot_p95),
+        )
         return {name: value for name, value in pairs if value is not None}
 
     def without(self, name: LimitName) -> "Limits":
@@ -178,11 +189,24 @@ def whole_weights(prefill: Fraction, generate: Fraction) -> Weights:
 
 
 class Place(NamedTuple):
-    """What a candidate's times are weighed by: chips, prompts read together, sequences generated together."""
+    """What a candidate's times are weighed by: chips, prompts read together, sequences generated together, how many
+    slices share the requests, and how much longer the prefill of a prompt of the 95th percentile takes."""
 
     chips: int
     prompts: int
     batch: int
+    slices: int = 1
+    stretch: Fraction = Fraction(1)
+
+
+PER_TOKEN = ("tpot", "tpot_p95")
+ALONE: Mapping[str, Callable[[Fraction, Fraction], tuple[Fraction, Fraction]]] = {
+    "ttft": lambda stretch, output: (Fraction(1), Fraction(1)),
+    "tpot": lambda stretch, output: (Fraction(0), output),
+    "ttft_p95": lambda stretch, output: (stretch, Fraction(1)),
+    "tpot_p95": lambda stretch, output: (Fraction(0), output),
+}
+"""Shares of T_prefill and T_generate in what a request takes when it has a slice to itself: the least there can be."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +227,8 @@ class Problem:
     """Goals that a solution must reach besides, each with the most it may be."""
     below: tuple[tuple[GoalName, Fraction], ...] = ()
     """Goals that a solution must keep strictly below a value."""
+    arrivals: Arrivals | None = None
+    """Requests that arrive at random, served by as many slices as they need: the fewest chips first, then the goal."""
 
     def goal_weights(self, goal: GoalName, at: Place) -> Weights:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
@@ -217,6 +243,8 @@ class Problem:
                                                            (P - 1) / 2 * throughput + T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
+        if self.arrivals is not None and goal in ALONE:
+            return whole_weights(*ALONE[goal](at.stretch, Fraction(self.output_tokens)))
         waiting = Fraction(at.prompts - 1, 2)
         active = at.batch - waiting
         served = Fraction(1, at.prompts), self.output_tokens / active
@@ -225,6 +253,10 @@ class Problem:
                 return Weights(0, 0, 1)
             case "change":
                 return Weights(0, 0, change=1)
+            case "prefill":
+                return Weights(1, 0)
+            case "generate":
+                return Weights(0, 1)
             case "ttft":
                 return whole_weights(*(waiting * each + 1 for each in served))
             case "latency":
@@ -234,11 +266,14 @@ class Problem:
 
     def units(self, name: GoalName, value: Fraction) -> int:
         """A value of a goal in the unit of its limit, rounded up: 64 KiB; nanoseconds, TPOT for one token."""
-        return ceil(value / self.output_tokens if name == "tpot" else value)
+        return ceil(value / self.output_tokens if name in PER_TOKEN else value)
 
     def limit_rows(self, at: Place) -> list[tuple[Weights, int]]:
-        """Each limit and ceiling as a quantity and its bound."""
+        """Each limit and ceiling as a quantity and its bound; with arrivals also what serving its part asks of a slice."""
         rows = list(self.named_rows(at).values())
+        if self.arrivals is not None and self.arrivals.per_s:
+            loaded = self.arrivals.whole_rows(self.limits, Fraction(self.output_tokens), at)
+            rows += [(Weights(prefill, generate), bound) for prefill, generate, bound in loaded]
         for goal, most in self.ceilings:
             weights = self.goal_weights(goal, at)
             rows.append((weights, floor(most / weights.scale)))
@@ -252,5 +287,5 @@ class Problem:
         rows = {}
         for name, bound in self.limits.named().items():
             weights = self.goal_weights(name, at)
-            rows[name] = weights, floor(bound * (self.output_tokens if name == "tpot" else 1) / weights.scale)
+            rows[name] = weights, floor(bound * (self.output_tokens if name in PER_TOKEN else 1) / weights.scale)
         return rows

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
@@ -40,9 +41,16 @@ class Load:
     """Tokens of the longest bucket: prefill memory is sized for it."""
     smallest: int
     """Tokens of the shortest bucket: tokens must cut it evenly."""
+    tail: int
+    """Tokens of the bucket that holds a prompt of the 95th percentile."""
     mean_context: float
     max_context: int
     page_tokens: int
+
+    @property
+    def stretch(self) -> Fraction:
+        """How many times the mean prompt's bucket that of the 95th percentile is."""
+        return Fraction(self.tail, self.prompt)
 
 
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Pricer:
             lambda hbm: self.floors.of(prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in machine.sizes.blocks),
             self,
+            self.load.stretch,
         )
 
     def block(self, name: str, prompts: int) -> Block:
@@ -126,13 +135,17 @@ class Pricer:
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
         stored = self.stored(name, roles)
+        legal = self.legal(name, stored)
+        legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
+        return legal and self.allowed[name].generate(stored)
+
+    def legal(self, name: str, stored: GenerateRules) -> bool:
+        """Whether the weights of a block can be stored this way."""
         legal = legal_d_model(stored, self.machine)
         legal = legal and (name != "attention" or legal_heads(stored, self.machine))
         legal = legal and (name != "mlp" or legal_d_ff(stored, self.machine))
         legal = legal and (name != "experts" or legal_expert_ff(stored, self.machine))
-        legal = legal and (name != "experts" or legal_experts(stored, self.machine))
-        legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
-        return legal and self.allowed[name].generate(stored)
+        return legal and (name != "experts" or legal_experts(stored, self.machine))
 
     def keeps_key(self, name: str, key: Key) -> bool:
         """Whether the prefill side of an option is legal, and pinned so."""

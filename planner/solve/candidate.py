@@ -1,7 +1,7 @@
 """One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from operator import le
 
@@ -10,6 +10,8 @@ import numpy as np
 from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights
 
 NEVER = np.int64(2**61)
+CHIP_NS = 10**18
+"""What a chip of a fleet counts for: more than the goal, nanoseconds of a request, can ever be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +43,29 @@ class Candidate:
     table: MeshTable
     mesh_index: int
     batch_index: int
+    slices: int = 1
+    """How many slices share the requests, where they arrive at random."""
+
+    @property
+    def base(self) -> Fraction:
+        """What comes before the goal: the chips of the fleet, where requests arrive at random."""
+        return Fraction(CHIP_NS * self.table.chips * self.slices if self.problem.arrivals else 0)
+
+    @property
+    def most_slices(self) -> int:
+        """The most slices that a fleet may have."""
+        return self.problem.arrivals.most_slices(self.table.chips) if self.problem.arrivals else 1
+
+    def with_slices(self, slices: int) -> "Candidate":
+        """The same mesh and batch in a fleet of other size."""
+        return replace(self, slices=slices)
 
     def floor(self) -> Fraction | None:
         """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
         at, floor = self.batch_index, self.table.floor(self.problem.limits.hbm)
         if any(floor.least(weights, at) > bound for weights, bound in self.limit_rows()):
             return None
-        return floor.least(self.weights(), at) * self.weights().scale
+        return self.base + floor.least(self.weights(), at) * self.weights().scale
 
     @property
     def batch(self) -> int:
@@ -57,7 +75,7 @@ class Candidate:
     @property
     def place(self) -> Place:
         """What times are weighed by here."""
-        return Place(self.table.chips, self.table.prompts, self.batch)
+        return Place(self.table.chips, self.table.prompts, self.batch, self.slices, self.table.stretch)
 
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""
@@ -97,7 +115,7 @@ class Candidate:
     def bound(self) -> Fraction | None:
         """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
         least = int(self.residual_bounds().min())
-        return None if least >= NEVER else least * self.weights().scale
+        return None if least >= NEVER else self.base + least * self.weights().scale
 
     def choices(self, at_most: int | None, forbidden: Forbid | None = None) -> list[Choice]:
         """The options that can be in a solution whose (unscaled) goal is `at_most`, less the dominated ones.
@@ -106,7 +124,7 @@ class Candidate:
         """
         rows = self.limit_rows()
         if at_most is not None:
-            rows.append((self.weights(), at_most))
+            rows.append((self.weights(), min(at_most, int(NEVER) - 1)))
         kept: list[Choice] = []
         for number in range(len(self.table.blocks)):
             ranked = dominators(

@@ -44,7 +44,7 @@ class Taken:
     def value(self) -> Fraction:
         """The goal, in nanoseconds of a request."""
         weights = self.candidate.weights()
-        return self.quantity(weights) * weights.scale
+        return self.candidate.base + self.quantity(weights) * weights.scale
 
 
 @dataclass

@@ -1,11 +1,14 @@
 """Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
 
 A candidate waits with its floor; when that is the least of all it is priced, and waits with the bound of its prices;
-when that is the least it is solved. When the least is worse than the best solution so far, so is every candidate that
+when that is the least it is solved. Where requests arrive at random it waits in the smallest fleet that its floor, or
+its prices, or the solver, do not rule out: more slices loosen every limit, and cost more than anything else can save.
+ When the least is worse than the best solution so far, so is every candidate that
 is left, and the solution is optimal for the whole problem.
 """
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
@@ -44,26 +47,89 @@ def candidates_of(problem: Problem) -> list[Candidate]:
 
 def search(problem: Problem) -> Solution | None:
     """The optimal solution of a problem, or None if it has none."""
-    candidates = candidates_of(problem)
-    heap = [(floor, UNPRICED, at) for at, each in enumerate(candidates) if (floor := each.floor()) is not None]
-    heapq.heapify(heap)
-    best: Taken | None = None
-    solved = 0
-    while heap and (best is None or heap[0][0] <= best.value):
-        _, stage, at = heapq.heappop(heap)
+    running = Search(problem)
+    while running.open:
+        running.step()
+    return running.solution()
+
+
+class Search:
+    """A search that can be stopped: the best solution so far, and what waits."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.candidates = candidates_of(problem)
+        self.heap: list[tuple[Fraction, int, int]] = []
+        self.best: Taken | None = None
+        self.solved = 0
+        for at, each in enumerate(self.candidates):
+            self.wait(at, each, UNPRICED)
+        heapq.heapify(self.heap)
+
+    @property
+    def open(self) -> bool:
+        """Whether anything that waits may be as good as the best."""
+        return bool(self.heap) and (self.best is None or self.heap[0][0] <= self.best.value)
+
+    @property
+    def bound(self) -> Fraction | None:
+        """What no solution is below; None where there is none."""
+        bounds = [*([self.best.value] if self.best else []), *([self.heap[0][0]] if self.heap else [])]
+        return min(bounds, default=None)
+
+    def step(self) -> None:
+        """Open the candidate that waits with the least bound."""
+        _, stage, at = heapq.heappop(self.heap)
         if stage == UNPRICED:
-            bound = candidates[at].bound()
-            if bound is not None:
-                heapq.heappush(heap, (bound, PRICED, at))
-            continue
-        found = solve_one(candidates[at], best)
-        solved += 1
-        if found is not None and (best is None or preferred(found, best)):
-            best = found
-    if best is None:
+            self.wait(at, self.candidates[at], PRICED)
+            return
+        found = solve_one(self.candidates[at], self.best)
+        self.solved += 1
+        if found is None:
+            self.wait(at, larger(self.candidates[at]), PRICED)
+        elif self.best is None or preferred(found, self.best):
+            self.best = found
+
+    def wait(self, at: int, candidate: Candidate, stage: int) -> None:
+        """Put a candidate among those that wait, in the smallest fleet that is not ruled out, if there is one."""
+        fitting = smallest_fleet(candidate, Candidate.floor if stage == UNPRICED else Candidate.bound)
+        if fitting is not None:
+            self.candidates[at], bound = fitting
+            heapq.heappush(self.heap, (bound, stage, at))
+
+    def solution(self) -> Solution | None:
+        """The optimum of a search with nothing open, or None."""
+        if self.best is None or self.bound is None:
+            return None
+        return Solution(self.best, self.bound, len(self.candidates), self.solved)
+
+
+def larger(candidate: Candidate) -> Candidate:
+    """A candidate with one slice more."""
+    return candidate.with_slices(candidate.slices + 1)
+
+
+def smallest_fleet(
+    candidate: Candidate, bound_of: Callable[[Candidate], Fraction | None]
+) -> tuple[Candidate, Fraction] | None:
+    """The candidate with the fewest slices, no fewer than its own, that has a bound; None where no number has one.
+
+    What has a bound keeps it with more slices, so the number is found by doubling, then by halving the interval.
+    """
+    most, low = candidate.most_slices, candidate.slices - 1
+    if low >= most:
         return None
-    bound = min(best.value, heap[0][0]) if heap else best.value
-    return Solution(best, bound, len(candidates), solved)
+    at, step = candidate.slices, 1
+    while (bound := bound_of(candidate.with_slices(at))) is None:
+        if at == most:
+            return None
+        low, at, step = at, min(at + step, most), step * 2
+    while at - low > 1:
+        middle = (at + low) // 2
+        if (closer := bound_of(candidate.with_slices(middle))) is None:
+            low = middle
+        else:
+            at, bound = middle, closer
+    return candidate.with_slices(at), bound
 
 
 def preferred(found: Taken, best: Taken) -> bool:
@@ -79,7 +145,7 @@ def order(taken: Taken) -> tuple[Fraction, int, int, int]:
 
 def solve_one(candidate: Candidate, best: Taken | None) -> Taken | None:
     """The best solution of a candidate that is no worse than `best`."""
-    at_most = None if best is None else floor(best.value / candidate.weights().scale)
+    at_most = None if best is None else floor((best.value - candidate.base) / candidate.weights().scale)
     quick = relaxed_optimum(candidate)
     if quick is not None:
         own = quick.quantity(candidate.weights())

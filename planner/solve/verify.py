@@ -55,7 +55,7 @@ def candidate_optimum(candidate: Candidate) -> Fraction | None:
         if bounds[residual] >= best:
             break
         best = min(best, least_of_layout(candidate, int(residual)))
-    return None if best >= NEVER else int(best) * weights.scale
+    return None if best >= NEVER else candidate.base + int(best) * weights.scale
 
 
 def least_of_layout(candidate: Candidate, residual: int) -> np.int64:

@@ -172,8 +172,8 @@ def tail_without_rate(spec: Spec) -> Iterator[Finding]:
             yield Finding(("limits", name), message, "set workload.requests_per_s, or bound the mean")
 
 
-def rate_without_size(spec: Spec) -> Iterator[Finding]:
-    """At a given request rate throughput is given, and latency only has a best where chips are bounded."""
+def rate_objective(spec: Spec) -> Iterator[Finding]:
+    """At a given request rate the question is how many chips it takes: throughput is given, latency can be bought."""
     if spec.workload.requests_per_s is None:
         return
     if spec.objective == "throughput":
@@ -181,9 +181,9 @@ def rate_without_size(spec: Spec) -> Iterator[Finding]:
             "objective throughput asks for as many requests as possible, and requests_per_s says how many there are"
         )
         yield Finding(("objective",), message, "use objective: cost, or concurrency instead of requests_per_s")
-    if spec.objective == "latency" and spec.hardware.fleet_chips is None:
+    if spec.objective == "latency":
         message = "objective latency with requests_per_s is better the more slices there are"
-        yield Finding(("objective",), message, "set hardware.fleet_chips, the most chips that the fleet may have")
+        yield Finding(("objective",), message, "use objective: cost, and bound latency by limits.ttft and limits.tpot")
 
 
 def fleet_below_slice(spec: Spec) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ RULES: tuple[Rule, ...] = (
     rope_scaling,
     moe_experts,
     tail_without_rate,
-    rate_without_size,
+    rate_objective,
     fleet_below_slice,
     rendered_mode,
     pin,

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from planner.plan.schema import GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
+from planner.problem.problem import LimitName
 
 FORMAT_VERSION = "1.0"
 
@@ -56,7 +57,7 @@ class Point(Record):
 class Conflict(Record):
     """One limit that an infeasible setting breaks: the bound, and the least any layout needs (bytes or seconds)."""
 
-    limit: Literal["hbm", "ttft", "tpot"]
+    limit: LimitName
     have: float
     need: float
 

@@ -1,0 +1,198 @@
+"""Disaggregated serving: problems of the slices that only read prompts, and of those that only generate.
+
+Each phase has slices of its own, so a block has one side only: a prefill side stores its weights as it likes, and a
+generate side reads no prompts. Blocks agree on the residual stream of the one phase. What a fleet is best at never
+falls with a shorter step, so a slice and its load ask for the shortest step, whatever the other phase does.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from planner.problem import hbm
+from planner.problem.demand import Demand
+from planner.problem.handover import Link
+from planner.problem.legal import legal_batch
+from planner.problem.options import D_ROLES, ROLES, Mode, Option, Role, mode_tuples, role_tuples, stored_as, stream
+from planner.problem.problem import Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem, Stored
+from planner.problem.rules import GenerateRules
+from planner.problem.spaces import STREAMS, Key, Roles, code
+from planner.problem.tables import Pricer, nanoseconds, units64
+
+PREFILL_STREAMS = ("whole", "d_model", "tokens")
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One phase on the meshes of one slice, under one load: `prompts` read together, or sequences of a `batch`."""
+
+    slice: str
+    chips: int
+    load: int
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Apart:
+    """What disaggregated serving may choose from: pools of both phases, what is asked of the fleet, the ways between
+    slices by their names, and the bytes of a prompt's keys and values."""
+
+    prefill: tuple[Pool, ...]
+    generate: tuple[Pool, ...]
+    demand: Demand
+    links: Mapping[tuple[str, str], list[Link]]
+    sent_bytes: int
+
+
+@dataclass(frozen=True)
+class PoolPricer:
+    """The options of one phase on one mesh, and their prices."""
+
+    pricer: Pricer
+    _keys: dict[str, list[Key]] = field(default_factory=dict)
+    _roles: dict[str, list[Roles]] = field(default_factory=dict)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The blocks of the model."""
+        return self.pricer.machine.sizes.blocks
+
+    def prefill_table(self, prompts: int) -> MeshTable:
+        """The table of a slice that reads `prompts` together."""
+        return self.table(
+            prompts,
+            lambda limit: self.prefill_floor(prompts, limit),
+            lambda: tuple(self.prefill_block(name, prompts) for name in self.names),
+        )
+
+    def generate_table(self, at: int) -> MeshTable:
+        """The table of a slice that generates the sequences of a batch of the load, by its index."""
+        return self.table(
+            1,
+            lambda limit: self.generate_floor(at, limit),
+            lambda: tuple(self.generate_block(n, at) for n in self.names),
+        )
+
+    def table(
+        self, prompts: int, floors: Callable[[int | None], Floor], price: Callable[[], tuple[Block, ...]]
+    ) -> MeshTable:
+        """A table with one column."""
+        machine = self.pricer.machine
+        layouts = 3 ** len(machine.mesh)
+        return MeshTable(
+            str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self.pricer,
+            self.pricer.load.stretch,
+        )  # fmt: skip
+
+    def prefill_floor(self, prompts: int, limit: int | None) -> Floor:
+        """The floor of a prefill, whose slice keeps no cache."""
+        whole = self.pricer.floors.of(prompts, None)
+        held = sum(self.least_units) + self.pricer.floors.vocab_units
+        stored = (
+            Stored(each.prefill_ns, np.zeros((len(each.prefill_ns), 1), dtype=np.int64), fits(units, held, limit))
+            for each, units in zip(whole.stored, self.units, strict=True)
+        )
+        return Floor(tuple(stored), whole.prefill_ns, np.zeros(1, dtype=np.int64), np.array([held]))
+
+    def generate_floor(self, at: int, limit: int | None) -> Floor:
+        """The floor of a generate step."""
+        whole = self.pricer.floors.of(self.pricer.load.prompts[0], limit)
+        stored = (
+            Stored(np.zeros_like(each.prefill_ns), each.generate_ns[:, [at]], each.fits[:, [at]])
+            for each in whole.stored
+        )
+        return Floor(tuple(stored), 0, whole.generate_ns[[at]], whole.hbm[[at]])
+
+    @cached_property
+    def units(self) -> list[Ints]:
+        """HBM units of every way to store the weights of a block's floor."""
+        return [block.units for block in self.pricer.floors.blocks]
+
+    @cached_property
+    def least_units(self) -> list[int]:
+        """The least of them."""
+        return [int(units.min()) for units in self.units]
+
+    def prefill_block(self, name: str, prompts: int) -> Block:
+        """One block of prefill: every way to store and use its weights, its time, and the weights and what it holds."""
+        sizes, ways = self.pricer.machine.sizes, self.pricer.machine.ways
+        keys = self.keys(name)
+        priced = []
+        for stored, rules in (self.pricer.rules(name, Option(*key)) for key in keys):
+            read = GenerateRules() if name == "vocab" else stored
+            seconds, held = self.pricer.prefill(name, read, rules, prompts)
+            priced.append((seconds, held + hbm.WEIGHTS_BYTES[name](stored, sizes, ways)))
+        residual = np.array([code(map(prefill_stream, *key), 3) for key in keys], dtype=np.int64)
+        units = units64(each[1] for each in priced)
+        column = Column(np.zeros_like(units), units, np.ones(len(keys), dtype=np.bool_))
+        ns = nanoseconds(each[0] for each in priced)
+        return Block(name, [Option(*key) for key in keys], residual, ns, lambda _: column)
+
+    def generate_block(self, name: str, at: int) -> Block:
+        """One block of a generate step."""
+        roles, batch, machine = self.roles(name), self.pricer.load.batches[at], self.pricer.machine
+        rules = [self.pricer.stored(name, each) for each in roles]
+        legal = np.array([legal_batch(each, batch, machine) for each in rules], dtype=np.bool_)
+        priced = [
+            self.pricer.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
+        ]
+        column = Column(nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), legal)
+        residual = np.array([code((STREAMS.index(stream(role)) for role in each), 3) for each in roles], dtype=np.int64)
+        options = [Option(each, (Mode.SAME,) * len(each)) for each in roles]
+        return Block(name, options, residual, np.zeros_like(column.hbm), lambda _: column)
+
+    def keys(self, name: str) -> list[Key]:
+        """The ways to store and use a block's weights in prefill that are legal and pinned so."""
+        if name not in self._keys:
+            sizes = self.pricer.axis_sizes
+            stored = dict.fromkeys(tuple(map(stored_as, roles)) for roles in role_tuples(sizes, ROLES[name]))
+            self._keys[name] = [
+                key
+                for each in stored
+                if self.pricer.legal(name, self.pricer.stored(name, each))
+                for modes in mode_tuples(sizes, each)
+                if self.pricer.keeps_key(name, key := (each, modes))
+            ]
+        return self._keys[name]
+
+    def roles(self, name: str) -> list[Roles]:
+        """The ways to cut a block in generate that are legal at some batch and pinned so."""
+        if name not in self._roles:
+            every = role_tuples(self.pricer.axis_sizes, ROLES[name])
+            self._roles[name] = [each for each in every if self.pricer.keeps_roles(name, each)]
+        return self._roles[name]
+
+
+def prefill_stream(role: Role, mode: Mode) -> int:
+    """What an axis cuts in the residual stream of prefill: nothing, d_model or tokens."""
+    if mode is not Mode.SAME:
+        return PREFILL_STREAMS.index("tokens")
+    return PREFILL_STREAMS.index("d_model" if role in D_ROLES else "whole")
+
+
+def fits(units: Ints, least: int, limit: int | None) -> Bools:
+    """Which stored weights fit beside the least of everything else, [stored, 1]; all where none does."""
+    if limit is None:
+        return np.ones((len(units), 1), dtype=np.bool_)
+    kept: Bools = (units - units.min() + least <= limit)[:, None]
+    return kept | ~kept.any(axis=0)
+
+
+def prefill_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, output_tokens: int) -> Iterator[Pool]:
+    """For each slice and number of prompts read together, the shortest prefill."""
+    for name, own in pricers.items():
+        for prompts in own[0].pricer.load.prompts:
+            tables = tuple(each.prefill_table(prompts) for each in own)
+            problem = Problem(tables, (prompts,), output_tokens, "prefill", Limits(hbm=limits.hbm))
+            yield Pool(name, tables[0].chips, prompts, problem)
+
+
+def generate_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, output_tokens: int) -> Iterator[Pool]:
+    """For each slice and batch, the shortest step."""
+    for name, own in pricers.items():
+        for at, batch in enumerate(own[0].pricer.load.batches):
+            tables = tuple(each.generate_table(at) for each in own)
+            problem = Problem(tables, (batch,), output_tokens, "generate", Limits(hbm=limits.hbm))
+            yield Pool(name, tables[0].chips, batch, problem)

@@ -1,0 +1,139 @@
+"""The best fleet of prefill slices and generate slices: best first over pairs, with proven bounds of both sides.
+
+Every slice under every load is a small search for its shortest step, which starts from floors and is driven on only
+while it can matter. A pair whose bounds add up to no less than the best fleet is never looked at.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from planner.problem.demand import NONE, Choice, GenerateSide, PrefillSide
+from planner.problem.handover import Link
+from planner.problem.pools import Apart, Pool
+from planner.solve.model import Taken
+from planner.solve.search import Search
+
+
+@dataclass(frozen=True)
+class FleetSolution:
+    """The optimum: what each side took, numbers of slices, the link; no other fleet has a value below `bound`."""
+
+    prefill: Taken
+    generate: Taken
+    choice: Choice
+    link: Link
+    value: float
+    bound: float
+    candidates: int
+    solved: int
+
+
+class Side:
+    """All pools of one phase, with the best known bound of each."""
+
+    def __init__(self, pools: Sequence[Pool]) -> None:
+        self.pools = pools
+        self.searches = [Search(pool.problem) for pool in pools]
+
+    def ns(self, at: int) -> float:
+        """The bound on a pool's step; infinite where it has no layout."""
+        bound = self.searches[at].bound
+        return float("inf") if bound is None else float(bound)
+
+    def is_exact(self, at: int) -> bool:
+        """Whether the bound is the optimum."""
+        return not self.searches[at].open
+
+    def improve(self, at: int) -> None:
+        """Drive a pool's search on until its bound moves, or it ends."""
+        before = self.ns(at)
+        while self.searches[at].open and self.ns(at) <= before:
+            self.searches[at].step()
+
+    def stretch(self, at: int) -> Any:
+        """How much longer the prefill of a p95 prompt takes there."""
+        return self.pools[at].problem.meshes[0].stretch
+
+
+class FleetSearch:
+    """A search over pairs of pools."""
+
+    def __init__(self, apart: Apart, prefill: Side, generate: Side) -> None:
+        self.apart, self.demand = apart, apart.demand
+        self.prefill, self.generate = prefill, generate
+        self.best: tuple[float, Choice, Link | None, int, int] = (float("inf"), NONE, None, 0, 0)
+        self.reads = np.array([self.prefill_bound(at) for at in range(len(prefill.pools))])
+        self.makes = np.array([self.generate_bound(at) for at in range(len(generate.pools))])
+        self.bounds = self.reads[:, None] + self.makes
+
+    def prefill_side(self, at: int) -> PrefillSide:
+        """A prefill pool in numbers."""
+        pool = self.prefill.pools[at]
+        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.stretch(at))
+
+    def generate_side(self, at: int) -> GenerateSide:
+        """A generate pool in numbers."""
+        pool = self.generate.pools[at]
+        return GenerateSide(pool.chips, pool.load, self.generate.ns(at))
+
+    def prefill_bound(self, at: int) -> float:
+        """What a prefill pool adds to the value at least."""
+        side = self.prefill_side(at)
+        return self.demand.prefill_bound(side) if np.isfinite(side.ns) else float("inf")
+
+    def generate_bound(self, at: int) -> float:
+        """What a generate pool adds to the value at least."""
+        side = self.generate_side(at)
+        return self.demand.generate_bound(side) if np.isfinite(side.ns) else float("inf")
+
+    def run(self) -> FleetSolution | None:
+        """The optimum, or None where there is none."""
+        while (least := float(self.bounds.min(initial=float("inf")))) < self.best[0]:
+            row, column = (int(each) for each in np.unravel_index(int(self.bounds.argmin()), self.bounds.shape))
+            if not self.prefill.is_exact(row):
+                self.prefill.improve(row)
+                self.move(self.reads, row, self.prefill_bound(row))
+                self.bounds[row] = np.maximum(self.bounds[row], self.reads[row] + self.makes)
+            elif not self.generate.is_exact(column):
+                self.generate.improve(column)
+                self.move(self.makes, column, self.generate_bound(column))
+                self.bounds[:, column] = np.maximum(self.bounds[:, column], self.reads + self.makes[column])
+            else:
+                self.look(row, column)
+        return self.solution(min(least, self.best[0]))
+
+    @staticmethod
+    def move(bounds: Any, at: int, value: float) -> None:
+        """Raise a bound; it never falls."""
+        bounds[at] = max(bounds[at], value)
+
+    def look(self, row: int, column: int) -> None:
+        """Find the best fleet of a pair whose steps are known."""
+        prefill, generate = self.prefill_side(row), self.generate_side(column)
+        names = self.prefill.pools[row].slice, self.generate.pools[column].slice
+        for link in self.apart.links[names]:
+            choice = self.demand.best(prefill, generate, link, self.apart.sent_bytes)
+            value = self.demand.value(choice)
+            if value < self.best[0]:
+                self.best = value, choice, link, row, column
+        self.bounds[row, column] = float("inf")
+
+    def solution(self, bound: float) -> FleetSolution | None:
+        """The best fleet of a search that is over."""
+        value, choice, link, row, column = self.best
+        if link is None:
+            return None
+        sides = self.prefill.searches, self.generate.searches
+        taken = sides[0][row].best, sides[1][column].best
+        assert taken[0] is not None and taken[1] is not None, "both sides are exact"
+        counted = [search for side in sides for search in side]
+        candidates, solved = (sum(each) for each in zip(*((len(s.candidates), s.solved) for s in counted), strict=True))
+        return FleetSolution(taken[0], taken[1], choice, link, value, min(bound, value), candidates, solved)
+
+
+def search_fleet(apart: Apart) -> FleetSolution | None:
+    """The best fleet of prefill slices and generate slices, or None where there is none."""
+    return FleetSearch(apart, Side(apart.prefill), Side(apart.generate)).run()
