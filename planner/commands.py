@@ -85,8 +85,13 @@ def write_ledger(path: Path, solved: "Solved") -> None:
     """Write what became of every candidate, and say on stderr how many met which end."""
     from planner.plan.file import write_text
     from planner.plan.ledger import ledger_to_jsonl, ledger_to_text
+    from planner.solve.fleet import FleetSolution
     from planner.solve.ledger import ledger_of
 
+    if isinstance(solved.optimum, FleetSolution) or solved.built.problem.arrivals:
+        raise CannotRun(
+            "--ledger tells of one slice that takes turns; there is none for a request rate or disaggregation"
+        )
     ledger = ledger_of(solved.built.problem, solved.optimum)
     write_text(path, ledger_to_jsonl(ledger, solved.spec.name))
     console.complain(f"wrote {path}\n{ledger_to_text(ledger)}")

@@ -24,6 +24,8 @@ def shadows_of(plan: Plan) -> Shadows | None:
     from planner.solve.search import search
     from planner.solve.shadow import shadow_of
 
+    if plan.fleet is not None:
+        return {}
     spec = spec_of(plan)
     problem = build(spec, batches_of(spec, plan.proof.earlier_batch)).problem
     optimum = search(problem)

@@ -9,14 +9,14 @@ from planner.explain.causes import Cause, collective_causes, objective_ratio, pa
 from planner.explain.pinning import Pin, has, pinned
 from planner.plan.build import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
-from planner.plan.infeasible import conflicting_pins, need_texts
+from planner.plan.infeasible import conflicting_pins, need_texts, reasons_of
 from planner.plan.machine import spec_of
 from planner.plan.make import Solved, plan_of, solve_spec
 from planner.plan.schema import Plan
 from planner.plan.units import seconds_text
 from planner.problem.costs import total_s
 from planner.problem.no_layout import why_no_layout
-from planner.solve.infeasible import Need, explain_infeasible
+from planner.solve.infeasible import Need
 from planner.spec import Spec
 
 Verdict = Literal["has", "costs", "breaks", "illegal"]
@@ -94,7 +94,7 @@ def answer(plan: Plan, spec: Spec, pin: Pin) -> Answer:
 
 def no_plan(solved: Solved, pin: Pin, notes: tuple[str, ...]) -> Answer:
     """Why there is no plan with a pin: the limits in conflict, or the rules that every layout breaks."""
-    infeasible = explain_infeasible(solved.built.problem)
+    infeasible = reasons_of(solved.built)
     if infeasible.conflict:
         reasons = need_texts(solved.spec, infeasible)
         return Answer(pin, "breaks", notes, needs=infeasible.conflict, reasons=tuple(reasons))

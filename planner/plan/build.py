@@ -2,23 +2,28 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import ceil
 
 from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
 from planner.plan import machine as read_back
 from planner.plan import schema
+from planner.plan.optimum import Optimum, fleet_chips
 from planner.plan.padding import padding_of
+from planner.plan.service import fleet_of, service_of
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
 from planner.problem.primitives import Collective
-from planner.problem.rules import Rules
+from planner.problem.problem import NS
+from planner.problem.rules import PrefillRules, Rules
 from planner.problem.tables import Load
+from planner.solve.fleet import FleetSolution
 from planner.solve.model import Taken
-from planner.solve.runner_up import runner_ups
+from planner.solve.runner_up import PHASES, runner_up_in
 from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
@@ -33,18 +38,25 @@ def all_parts(works: Iterable[Work], machine: Machine) -> Parts:
     return {address: part for work in works for address, part in costs.parts_of(work, machine).items()}
 
 
-SECONDS_PER_HOUR = 3600
-
-
 @dataclass(frozen=True)
 class Chosen:
-    """One solution, decoded: its tables and the machine, batch and lengths it was priced for."""
+    """One solution, decoded: its tables and the machine, batch and lengths it was priced for.
+
+    `reader` is what prefill takes place on, where it has slices of its own; then `rules.prefill` cuts nothing here.
+    """
 
     rules: Rules
     machine: Machine
     batch: int
     prompts: int
     load: Load
+    slices: int = 1
+    reader: "Chosen | None" = None
+
+    @property
+    def reads(self) -> "Chosen":
+        """What prefill takes place on."""
+        return self.reader or self
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
@@ -53,7 +65,8 @@ class Chosen:
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
-        return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
+        reads = self.reads
+        return prefill_parts(reads.rules, reads.load.prompt, reads.prompts, reads.machine)
 
     def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
@@ -61,13 +74,19 @@ class Chosen:
 
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
+        reads = self.reads
+        return planned.prefill_step(reads.rules, reads.load.prompt, reads.machine.program, reads.prompts)
 
 
 def chosen_of(plan: schema.Plan) -> Chosen:
     """What a plan chose, to be priced again by the catalogue of today."""
     rules, load = read_back.rules_of(plan), read_back.load_of(plan)
-    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load)
+    slices = plan.fleet.slices if plan.fleet else 1
+    here = Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load, slices)
+    if plan.pool is None:
+        return here
+    reader = replace(here, rules=read_back.prefill_rules_of(plan), machine=read_back.prefill_machine_of(plan))
+    return replace(here, prompts=1, reader=reader)
 
 
 def rules_of(taken: Taken) -> Rules:
@@ -78,28 +97,47 @@ def rules_of(taken: Taken) -> Rules:
     return merged_rules(names, {block.name: block.options[choice.index] for block, choice in pairs})
 
 
-def build_plan(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+def build_plan(spec: Spec, built: Built, solution: Optimum, near: schema.Near | None = None) -> schema.Plan:
     """The plan of a solution, with the best plans not taken; `near` says what it changes against an earlier one."""
-    chosen, plan = decoded(built, solution), plan_alone(spec, built, solution, near)
-    ups = runner_ups(solution)
-    prefill = plan.prefill.model_copy(update={"runner_up": runner_up_of(ups["prefill"], "prefill", solution, chosen)})
-    generate = plan.generate.model_copy(
-        update={"runner_up": runner_up_of(ups["generate"], "generate", solution, chosen)}
-    )
+    plan = plan_alone(spec, built, solution, near)
+    if isinstance(solution, FleetSolution):
+        taken = {"prefill": solution.prefill, "generate": solution.generate}
+        chosen = {"prefill": decoded_fleet(solution).reads, "generate": decoded_fleet(solution)}
+    else:
+        taken = dict.fromkeys(PHASES, solution.taken)
+        chosen = dict.fromkeys(PHASES, decoded(solution))
+    ups = {
+        phase: runner_up_of(runner_up_in(taken[phase], phase), phase, taken[phase], chosen[phase]) for phase in PHASES
+    }
+    prefill = plan.prefill.model_copy(update={"runner_up": ups["prefill"]})
+    generate = plan.generate.model_copy(update={"runner_up": ups["generate"]})
     return plan.model_copy(update={"prefill": prefill, "generate": generate})
 
 
-def decoded(built: Built, solution: Solution) -> Chosen:
+def decoded(solution: Solution) -> Chosen:
     """The solution as what it chose."""
     candidate = solution.taken.candidate
-    table = candidate.table
-    made_by = table.source
-    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load)
+    return chosen_from(solution.taken, candidate.batch, candidate.table.prompts, candidate.slices)
 
 
-def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
+def chosen_from(taken: Taken, batch: int, prompts: int, slices: int) -> Chosen:
+    """What was taken, with the machine and the lengths it was priced for."""
+    made_by = taken.candidate.table.source
+    return Chosen(rules_of(taken), made_by.machine, batch, prompts, made_by.load, slices)
+
+
+def decoded_fleet(solution: FleetSolution) -> Chosen:
+    """The fleet as what it chose: generate, with what reads its prompts."""
+    prefill, generate, choice = solution.prefill, solution.generate, solution.choice
+    batch, prompts = generate.candidate.batch, prefill.candidate.table.prompts
+    reader = chosen_from(prefill, batch, prompts, choice.prefill_slices)
+    here = chosen_from(generate, batch, 1, choice.slices)
+    return replace(here, rules=here.rules._replace(prefill=PrefillRules()), reader=reader)
+
+
+def plan_alone(spec: Spec, built: Built, solution: Optimum, near: schema.Near | None = None) -> schema.Plan:
     """The plan of a solution without runner-ups, which take longer to solve than the rest does to write down."""
-    chosen = decoded(built, solution)
+    chosen = decoded_fleet(solution) if isinstance(solution, FleetSolution) else decoded(solution)
     machine = chosen.machine
     prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
     return schema.Plan(
@@ -113,7 +151,9 @@ def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near |
         generate=generate,
         padding=tuple(padding_of(chosen)),
         hbm=hbm_of(spec, chosen),
-        service=service_of(spec, chosen, prefill.step_s, generate.step_s),
+        pool=pool_of(spec, chosen.reader),
+        fleet=fleet_of(spec, chosen, prefill.step_s, generate.step_s, handed_over(solution)),
+        service=service_of(spec, chosen, prefill.step_s, generate.step_s, handed_over(solution)),
         proof=proof_of(built, solution, near),
         accuracy=accuracy_text(machine.chip.name, machine.stack, experts=spec.model.moe is not None),
     )
@@ -130,19 +170,31 @@ def mesh_of(machine: Machine) -> schema.Mesh:
 
 def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     """The prefill phase of the plan."""
-    parts = chosen.prefill_parts()
-    stored, rules = chosen.rules
+    parts, reads = chosen.prefill_parts(), chosen.reads
+    stored, rules = reads.rules
     return schema.Prefill(
         rules=schema.PrefillRules(**rules._asdict()),
+        stored=None if chosen.reader is None else schema.GenerateRules(**stored._asdict()),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
-        prompts=chosen.prompts,
-        tokens=chosen.load.prompt,
-        buckets=prefill_buckets(spec, chosen.machine.slice.chips),
-        step_s=costs.total_s(parts, chosen.machine),
-        binds=costs.binds(parts, chosen.machine),
-        parts=tuple(rooflines(parts, chosen.machine)),
-        collectives=tuple(priced(chosen.prefill_collectives(), chosen.machine)),
+        prompts=reads.prompts,
+        tokens=reads.load.prompt,
+        buckets=prefill_buckets(spec, reads.machine.slice.chips),
+        step_s=costs.total_s(parts, reads.machine),
+        binds=costs.binds(parts, reads.machine),
+        parts=tuple(rooflines(parts, reads.machine)),
+        collectives=tuple(priced(chosen.prefill_collectives(), reads.machine)),
     )
+
+
+def pool_of(spec: Spec, reader: Chosen | None) -> schema.Pool | None:
+    """Where prefill takes place, if it has slices of its own."""
+    if reader is None:
+        return None
+    stored, rules, machine = *reader.rules, reader.machine
+    weights = hbm.weights_bytes(stored, machine.sizes, machine.ways)
+    held = hbm.prefill_bytes(stored, rules, reader.load.longest, machine.sizes, machine.ways, reader.prompts)
+    budget = budget_of(spec, machine, weights=weights, activations=held)
+    return schema.Pool(slice=str(machine.slice), mesh=mesh_of(machine), padding=tuple(padding_of(reader)), hbm=budget)
 
 
 def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
@@ -218,15 +270,19 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     load = chosen.load
     weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
-    activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+    activations = 0
+    if chosen.reader is None:
+        activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
-    total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
-    available = available_hbm_bytes(spec, chosen.machine)
+    return budget_of(spec, chosen.machine, weights=weights, kv_cache=cache, activations=activations, logits=logits)
+
+
+def budget_of(spec: Spec, machine: Machine, **items: int) -> schema.Hbm:
+    """The HBM of one chip by item, with what is left of it."""
+    total, capacity = sum(items.values()), machine.chip.hbm_bytes
+    available = available_hbm_bytes(spec, machine)
     return schema.Hbm(
-        weights=weights,
-        kv_cache=cache,
-        activations=activations,
-        logits=logits,
+        **{name: items.get(name, 0) for name in ("weights", "kv_cache", "activations", "logits")},
         total=total,
         reserve=capacity - available,
         capacity=capacity,
@@ -235,39 +291,37 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     )
 
 
-def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
-    """Means that users see, by the formulas of `Problem.goal_weights`."""
-    output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
-    waiting = (prompts - 1) / 2
-    request_s = prefill_s / prompts + output * generate_s / (batch - waiting)
-    chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
-    return schema.Service(
-        ttft_s=waiting * request_s + generate_s + prefill_s,
-        tpot_s=(batch - waiting) * request_s / output,
-        tokens_per_s=output / request_s,
-        chip_seconds_per_million_tokens=chip_seconds,
-        money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
-    )
-
-
-def proof_of(built: Built, solution: Solution, near: schema.Near | None) -> schema.Proof:
-    """What the solver proved."""
+def proof_of(built: Built, solution: Optimum, near: schema.Near | None) -> schema.Proof:
+    """What the solver proved; of a fleet for a request rate the chips that a request takes, used or not."""
+    value, bound = solution.value, solution.bound
+    arrivals = built.problem.arrivals
+    if arrivals is not None:
+        paid = Fraction(fleet_chips(solution) * NS) / arrivals.per_s
+        value, bound = paid, paid if bound == value else paid * Fraction(bound) / Fraction(value)
     return schema.Proof(
-        status="OPTIMAL" if solution.value == solution.bound else "NEAR",
+        status="OPTIMAL" if value == bound else "NEAR",
         objective=built.problem.goal,
-        value=ceil(solution.value),
-        bound=ceil(solution.bound),
+        value=ceil(value),
+        bound=ceil(bound),
         candidates=solution.candidates,
         solved=solution.solved,
         near=near,
     )
 
 
-def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Chosen) -> schema.RunnerUp | None:
-    """The runner-up of a phase, with its step and its price against the plan."""
-    if taken is None:
+def handed_over(solution: Optimum) -> schema.Transfer | None:
+    """How prompts get from the slices that read them to those that generate."""
+    if not isinstance(solution, FleetSolution):
         return None
-    other = replace(chosen, rules=rules_of(taken))
+    sent, link = solution.sent_bytes, solution.link
+    return schema.Transfer(link=link.name, bytes=sent, seconds=sent * link.ns_per_byte / NS)
+
+
+def runner_up_of(other_taken: Taken | None, phase: str, taken: Taken, chosen: Chosen) -> schema.RunnerUp | None:
+    """The runner-up of a phase, with its step and its price against the plan."""
+    if other_taken is None:
+        return None
+    other = replace(chosen, rules=rules_of(other_taken))
     stored, rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
@@ -286,5 +340,10 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
         rules=table,
         strategy=schema.Strategy(**strategy),
         step_s=costs.total_s(parts, chosen.machine),
-        objective_ratio=round(float(taken.value / solution.value), 6),
+        objective_ratio=round(own_value(other_taken) / own_value(taken), 6),
     )
+
+
+def own_value(taken: Taken) -> float:
+    """The goal of a solution without what comes before it."""
+    return float(taken.value - taken.candidate.base)

@@ -6,11 +6,12 @@ from shlex import quote
 
 from cost_models.chips import chip
 from cost_models.torus import legal_slices, parse_slice
+from planner.plan.optimum import optimum_of
 from planner.plan.units import bytes_text, seconds_text
-from planner.problem.build import build, pinned_slices
+from planner.problem.build import Built, build, pinned_slices
 from planner.problem.no_layout import why_no_layout
 from planner.problem.problem import NS, UNIT_BYTES, Limits
-from planner.solve.infeasible import Infeasible, Need
+from planner.solve.infeasible import Infeasible, Need, explain_infeasible, explain_infeasible_fleet
 from planner.solve.search import search
 from planner.spec import Lines, Spec, spec_from_data, spec_to_data
 
@@ -86,7 +87,7 @@ def conflicting_pins(spec: Spec) -> list[str]:
 
 def has_no_layout(spec: Spec) -> bool:
     """Whether no layout is legal, whatever it costs."""
-    return search(replace(build(spec).problem, limits=Limits())) is None
+    return search(replace(build(spec).problem, limits=Limits(), arrivals=None)) is None
 
 
 def need_text(spec: Spec, need: Need, joint: bool, lines: Lines = no_lines) -> str:
@@ -100,6 +101,10 @@ def need_text(spec: Spec, need: Need, joint: bool, lines: Lines = no_lines) -> s
             f"HBM: {least} {bytes_text(needed)} per chip, and {bytes_text(have)} is available ({bytes_text(capacity)} "
             f"less the reserve{reserve and f', {reserve}'}): {bytes_text(needed - have)} missing per chip"
         )
+    if need.limit == "fleet_chips":
+        place = lines("hardware", "fleet_chips")
+        name = f"chips of the fleet (hardware.fleet_chips{place and f', {place}'})"
+        return f"{name}: {least} {need.need}, and there may be {need.have}"
     have_s, need_s = need.have / NS, need.need / NS
     place = lines("limits", need.limit)
     name = f"{need.limit.upper()} (limits.{need.limit}{place and f', {place}'})"
@@ -120,7 +125,14 @@ def remedies(spec: Spec, infeasible: Infeasible) -> Iterator[Remedy]:
 
 def is_feasible(spec: Spec, changes: Changes) -> bool:
     """Whether the spec has a plan after these changes."""
-    return search(build(changed(spec, changes)).problem) is not None
+    return optimum_of(build(changed(spec, changes))) is not None
+
+
+def reasons_of(built: Built) -> Infeasible:
+    """Why there is no plan; where both modes may be taken, what slices that take turns lack."""
+    if built.apart is not None and not built.together:
+        return explain_infeasible_fleet(built.apart)
+    return explain_infeasible(built.problem)
 
 
 def changed(spec: Spec, changes: Changes) -> Spec:
@@ -141,7 +153,9 @@ def changed(spec: Spec, changes: Changes) -> Spec:
 def limit_changes(infeasible: Infeasible) -> Iterator[Changes]:
     """Each limit of the conflict relaxed to what is needed, rounded up to a microsecond."""
     for need in infeasible.conflict:
-        if need.limit != "hbm":
+        if need.limit == "fleet_chips":
+            yield {"hardware.fleet_chips": need.need}
+        elif need.limit != "hbm":
             microseconds = -(-need.need // 1000)
             yield {f"limits.{need.limit}": f"{microseconds / 1000:.3f} ms"}
 

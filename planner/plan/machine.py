@@ -28,6 +28,19 @@ def machine_of(plan: Plan) -> Machine:
     )
 
 
+def prefill_machine_of(plan: Plan) -> Machine:
+    """The chips and links that prefill has: those of its own slices, or of the plan's."""
+    if plan.pool is None:
+        return machine_of(plan)
+    return machine_of(plan.model_copy(update={"slice": plan.pool.slice, "mesh": plan.pool.mesh}))
+
+
+def prefill_rules_of(plan: Plan) -> Rules:
+    """How the weights that prefill reads are stored, and its own table."""
+    stored = plan.prefill.stored or plan.generate.rules
+    return Rules(GenerateRules(**_fields(stored)), PrefillRules(**_fields(plan.prefill.rules)))
+
+
 def load_of(plan: Plan) -> Load:
     """The lengths that a plan was priced for, with its own batch alone."""
     workload, buckets = spec_of(plan).workload, plan.prefill.buckets
@@ -46,8 +59,9 @@ def load_of(plan: Plan) -> Load:
 
 
 def rules_of(plan: Plan) -> Rules:
-    """Both rule tables of a plan, as the cost functions read them."""
-    return Rules(GenerateRules(**_fields(plan.generate.rules)), PrefillRules(**_fields(plan.prefill.rules)))
+    """Both rule tables of the slices of a plan, as the cost functions read them; no prefill where it is elsewhere."""
+    prefill = PrefillRules(**_fields(plan.prefill.rules)) if plan.pool is None else PrefillRules()
+    return Rules(GenerateRules(**_fields(plan.generate.rules)), prefill)
 
 
 def _fields(record: Any) -> dict[str, Any]:

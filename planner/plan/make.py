@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 
-from planner.errors import InfeasibleSpec
+from planner.errors import CannotRun, InfeasibleSpec
 from planner.plan.build import build_plan, rules_of
-from planner.plan.infeasible import conflict_text, no_lines, remedies
+from planner.plan.infeasible import conflict_text, no_lines, reasons_of, remedies
 from planner.plan.near import Earlier, near_of, with_changes
+from planner.plan.optimum import Optimum, optimum_of
 from planner.plan.schema import Plan
 from planner.problem.build import Built, batches_of, build
-from planner.problem.problem import Problem
-from planner.solve.infeasible import explain_infeasible
+from planner.solve.fleet import FleetSolution
 from planner.solve.near import search_near
-from planner.solve.search import Solution, search
 from planner.spec import Lines, Spec
 
 
@@ -21,7 +20,7 @@ class Solved:
 
     spec: Spec
     built: Built
-    optimum: Solution | None
+    optimum: Optimum | None
 
 
 def make_plan(spec: Spec, lines: Lines = no_lines) -> Plan:
@@ -35,7 +34,7 @@ def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
     Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
     """
     built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
-    return Solved(spec, built, search(built.problem))
+    return Solved(spec, built, optimum_of(built))
 
 
 def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines) -> Plan:
@@ -45,9 +44,11 @@ def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines
     """
     spec, built, optimum = solved.spec, solved.built, solved.optimum
     if optimum is None:
-        raise InfeasibleSpec(told(spec, built.problem, lines))
+        raise InfeasibleSpec(told(spec, built, lines))
     if near is None:
         return build_plan(spec, built, optimum)
+    if isinstance(optimum, FleetSolution) or built.problem.arrivals:
+        raise CannotRun("--near tells of one slice that takes turns; leave it out for a request rate or disaggregation")
     solution = search_near(built.problem, with_changes(built, near), optimum, near.within)
     candidate = solution.taken.candidate
     return build_plan(
@@ -55,9 +56,9 @@ def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines
     )
 
 
-def told(spec: Spec, problem: Problem, lines: Lines = no_lines) -> str:
+def told(spec: Spec, built: Built, lines: Lines = no_lines) -> str:
     """An infeasible problem in words."""
-    infeasible = explain_infeasible(problem)
+    infeasible = reasons_of(built)
     found = conflict_text(spec, infeasible, lines)
     fitting = [f"    {remedy.text()}" for remedy in remedies(spec, infeasible)]
     return "\n".join([*found, "  what would fit, each solved:", *fitting] if fitting else found)

@@ -36,6 +36,8 @@ class Built:
     machines: tuple[Machine, ...]
     apart: Apart | None = None
     """Slices for each phase, where serving may be disaggregated."""
+    together: bool = True
+    """Whether slices may take turns."""
 
 
 def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
@@ -61,7 +63,7 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
     problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip), arrivals=arrivals_of(spec))
     apart = apart_of(spec, problem, slices, machine_chip) if spec.serving.mode != "interleaved" else None
-    return Built(problem, machines, apart)
+    return Built(problem, machines, apart, together=spec.serving.mode != "disaggregated")
 
 
 def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Chip) -> Apart:

@@ -213,7 +213,7 @@ def at_least(slices: float) -> int:
 
 @dataclass(frozen=True)
 class Waits:
-    """Nanoseconds from a prompt's arrival to the end of its prefill, for 1, 2, … slices; none below the least number."""
+    """Nanoseconds from a prompt's arrival to the end of its prefill, for 1, 2, … slices; infinite below the least."""
 
     mean: Floats
     p95: Floats

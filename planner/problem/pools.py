@@ -21,7 +21,8 @@ from planner.problem.rules import GenerateRules
 from planner.problem.spaces import STREAMS, Key, Roles, code
 from planner.problem.tables import Pricer, nanoseconds, units64
 
-PREFILL_STREAMS = ("whole", "d_model", "tokens")
+PREFILL_STREAMS = ("whole", "d_model", "tokens", "d_model_tokens")
+"""What an axis cuts in the residual stream of prefill; blocks also agree on a stored d_model that they gather."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class PoolPricer:
     ) -> MeshTable:
         """A table with one column."""
         machine = self.pricer.machine
-        layouts = 3 ** len(machine.mesh)
+        layouts = len(PREFILL_STREAMS) ** len(machine.mesh)
         return MeshTable(
             str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self.pricer,
             self.pricer.load.stretch,
@@ -124,7 +125,7 @@ class PoolPricer:
             read = GenerateRules() if name == "vocab" else stored
             seconds, held = self.pricer.prefill(name, read, rules, prompts)
             priced.append((seconds, held + hbm.WEIGHTS_BYTES[name](stored, sizes, ways)))
-        residual = np.array([code(map(prefill_stream, *key), 3) for key in keys], dtype=np.int64)
+        residual = np.array([code(map(prefill_stream, *key), len(PREFILL_STREAMS)) for key in keys], dtype=np.int64)
         units = units64(each[1] for each in priced)
         column = Column(np.zeros_like(units), units, np.ones(len(keys), dtype=np.bool_))
         ns = nanoseconds(each[0] for each in priced)
@@ -139,7 +140,8 @@ class PoolPricer:
             self.pricer.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
         ]
         column = Column(nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), legal)
-        residual = np.array([code((STREAMS.index(stream(role)) for role in each), 3) for each in roles], dtype=np.int64)
+        streams = [[STREAMS.index(stream(role)) for role in each] for each in roles]
+        residual = np.array([code(each, len(STREAMS)) for each in streams], dtype=np.int64)
         options = [Option(each, (Mode.SAME,) * len(each)) for each in roles]
         return Block(name, options, residual, np.zeros_like(column.hbm), lambda _: column)
 
@@ -166,10 +168,8 @@ class PoolPricer:
 
 
 def prefill_stream(role: Role, mode: Mode) -> int:
-    """What an axis cuts in the residual stream of prefill: nothing, d_model or tokens."""
-    if mode is not Mode.SAME:
-        return PREFILL_STREAMS.index("tokens")
-    return PREFILL_STREAMS.index("d_model" if role in D_ROLES else "whole")
+    """The index of what an axis with a role and a mode cuts in the residual stream of prefill."""
+    return 2 * (mode is not Mode.SAME) + (role in D_ROLES)
 
 
 def fits(units: Ints, least: int, limit: int | None) -> Bools:

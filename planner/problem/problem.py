@@ -31,7 +31,7 @@ NS = 1_000_000_000
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-LimitName = Literal["hbm", "ttft", "tpot", "ttft_p95", "tpot_p95"]
+LimitName = Literal["hbm", "ttft", "tpot", "ttft_p95", "tpot_p95", "fleet_chips"]
 GoalName = LimitName | Literal["cost", "throughput", "latency", "prefill", "generate", "change"]
 
 
@@ -230,6 +230,11 @@ class Problem:
     arrivals: Arrivals | None = None
     """Requests that arrive at random, served by as many slices as they need: the fewest chips first, then the goal."""
 
+    @property
+    def fleet(self) -> Arrivals | None:
+        """The arrivals that take a fleet: those with a rate above 0."""
+        return self.arrivals if self.arrivals and self.arrivals.per_s else None
+
     def goal_weights(self, goal: GoalName, at: Place) -> Weights:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
@@ -269,10 +274,10 @@ class Problem:
         return ceil(value / self.output_tokens if name in PER_TOKEN else value)
 
     def limit_rows(self, at: Place) -> list[tuple[Weights, int]]:
-        """Each limit and ceiling as a quantity and its bound; with arrivals also what serving its part asks of a slice."""
+        """Each limit and ceiling as a quantity and its bound; with arrivals what a slice must keep up with too."""
         rows = list(self.named_rows(at).values())
-        if self.arrivals is not None and self.arrivals.per_s:
-            loaded = self.arrivals.whole_rows(self.limits, Fraction(self.output_tokens), at)
+        if self.fleet is not None:
+            loaded = self.fleet.whole_rows(self.limits, Fraction(self.output_tokens), at)
             rows += [(Weights(prefill, generate), bound) for prefill, generate, bound in loaded]
         for goal, most in self.ceilings:
             weights = self.goal_weights(goal, at)

@@ -49,12 +49,12 @@ class Candidate:
     @property
     def base(self) -> Fraction:
         """What comes before the goal: the chips of the fleet, where requests arrive at random."""
-        return Fraction(CHIP_NS * self.table.chips * self.slices if self.problem.arrivals else 0)
+        return Fraction(CHIP_NS * self.table.chips * self.slices if self.problem.fleet else 0)
 
     @property
     def most_slices(self) -> int:
         """The most slices that a fleet may have."""
-        return self.problem.arrivals.most_slices(self.table.chips) if self.problem.arrivals else 1
+        return self.problem.fleet.most_slices(self.table.chips) if self.problem.fleet else 1
 
     def with_slices(self, slices: int) -> "Candidate":
         """The same mesh and batch in a fleet of other size."""

@@ -25,6 +25,7 @@ class FleetSolution:
     generate: Taken
     choice: Choice
     link: Link
+    sent_bytes: int
     value: float
     bound: float
     candidates: int
@@ -126,12 +127,14 @@ class FleetSearch:
         value, choice, link, row, column = self.best
         if link is None:
             return None
-        sides = self.prefill.searches, self.generate.searches
-        taken = sides[0][row].best, sides[1][column].best
-        assert taken[0] is not None and taken[1] is not None, "both sides are exact"
-        counted = [search for side in sides for search in side]
-        candidates, solved = (sum(each) for each in zip(*((len(s.candidates), s.solved) for s in counted), strict=True))
-        return FleetSolution(taken[0], taken[1], choice, link, value, min(bound, value), candidates, solved)
+        prefill, generate = self.prefill.searches[row].best, self.generate.searches[column].best
+        assert prefill is not None, "a pair is looked at when its steps are known"
+        assert generate is not None, "a pair is looked at when its steps are known"
+        counted = self.prefill.searches + self.generate.searches
+        candidates, solved = sum(len(each.candidates) for each in counted), sum(each.solved for each in counted)
+        return FleetSolution(
+            prefill, generate, choice, link, self.apart.sent_bytes, value, min(bound, value), candidates, solved
+        )
 
 
 def search_fleet(apart: Apart) -> FleetSolution | None:

@@ -4,14 +4,14 @@ from planner.problem.options import RULES, Option
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.solve.candidate import Candidate, Choice, Forbid
 from planner.solve.model import Taken
-from planner.solve.search import Solution, runner_up
+from planner.solve.search import runner_up
 
 PHASES = ("prefill", "generate")
 
 
-def runner_ups(solution: Solution) -> dict[str, Taken | None]:
-    """Per phase, the best solution whose cut of some block of its layers differs in more than axis names."""
-    return {phase: runner_up(solution, same_cut(solution.taken, phase)) for phase in PHASES}
+def runner_up_in(taken: Taken, phase: str) -> Taken | None:
+    """The best solution whose cut of some block of its layers in a phase differs in more than axis names."""
+    return runner_up(taken, same_cut(taken, phase))
 
 
 def same_cut(taken: Taken, phase: str) -> Forbid:

@@ -170,7 +170,7 @@ def relaxed_optimum(candidate: Candidate) -> Taken | None:
     return taken if kept else None
 
 
-def runner_up(solution: Solution, forbidden: Forbid) -> Taken | None:
+def runner_up(taken: Taken, forbidden: Forbid) -> Taken | None:
     """The best solution of the same slice, mesh and batch in which some block leaves the forbidden set."""
-    candidate = solution.taken.candidate
+    candidate = taken.candidate
     return solve_candidate(candidate, candidate.choices(None, forbidden), forbidden)

@@ -1,0 +1,140 @@
+"""What users of the service see, and how many slices serve them: means and tails, from the two step times."""
+
+from typing import TYPE_CHECKING
+
+from cost_models.queueing import poisson_p95
+from planner.plan import schema
+from planner.problem.arrivals import Arrivals
+from planner.problem.build import arrivals_of
+from planner.problem.problem import NS, Place
+from planner.spec import Spec
+
+if TYPE_CHECKING:
+    from planner.plan.build import Chosen
+
+SECONDS_PER_HOUR = 3600
+
+
+def service_of(
+    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+) -> schema.Service:
+    """Means that users see, by the formulas of `Problem.goal_weights`, `arrivals` and `demand`."""
+    output, arrivals = spec.workload.output_tokens.mean, arrivals_of(spec)
+    if arrivals is None and chosen.reader is None:
+        return turns(spec, chosen, prefill_s, generate_s)
+    fleet = fleet_of(spec, chosen, prefill_s, generate_s, transfer)
+    assert fleet is not None, "there is a rate, or prefill has slices of its own"
+    tpot_s = generate_s / (1 - fleet.prefill_utilization) if chosen.reader is None else generate_s
+    return service(
+        spec, first_token_s(spec, chosen, fleet.requests_per_s, prefill_s, generate_s, transfer), tpot_s,
+        output * fleet.requests_per_s, fleet.chips,
+    )  # fmt: skip
+
+
+def turns(spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float) -> schema.Service:
+    """A slice that takes turns, all its slots taken by clients that come back at once."""
+    output, prompts = spec.workload.output_tokens.mean, chosen.prompts
+    waiting = (prompts - 1) / 2
+    active = chosen.batch - waiting
+    request_s = prefill_s / prompts + output * generate_s / active
+    return service(
+        spec, waiting * request_s + generate_s + prefill_s, active * request_s / output, output / request_s,
+        chosen.machine.slice.chips,
+    )  # fmt: skip
+
+
+def service(spec: Spec, ttft_s: float, tpot_s: float, tokens_per_s: float, chips: int) -> schema.Service:
+    """The record of a service, with its price."""
+    chip_seconds, price = 1e6 * chips / tokens_per_s, spec.hardware.price_per_chip_hour
+    return schema.Service(
+        ttft_s=ttft_s,
+        tpot_s=tpot_s,
+        tokens_per_s=tokens_per_s,
+        chip_seconds_per_million_tokens=chip_seconds,
+        money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
+    )
+
+
+def fleet_of(
+    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+) -> schema.Fleet | None:
+    """The slices that serve, where there is a request rate or prefill has slices of its own."""
+    arrivals, reader = arrivals_of(spec), chosen.reader
+    if arrivals is None and reader is None:
+        return None
+    output, reads = spec.workload.output_tokens.mean, chosen.reads
+    rate = closed_rate(spec, chosen, prefill_s, generate_s, transfer) if arrivals is None else float(arrivals.per_s)
+    read_busy = rate / reads.slices * prefill_s / reads.prompts
+    active = chosen.batch - (chosen.prompts - 1) / 2
+    step_s = generate_s if reader else generate_s / (1 - read_busy)
+    chips = chosen.slices * chosen.machine.slice.chips
+    return schema.Fleet(
+        mode="interleaved" if reader is None else "disaggregated",
+        requests_per_s=rate,
+        slices=chosen.slices,
+        prefill_slices=None if reader is None else reader.slices,
+        chips=chips if reader is None else chips + reader.slices * reader.machine.slice.chips,
+        slot_utilization=rate / chosen.slices * output * step_s / active,
+        prefill_utilization=read_busy,
+        transfer=transfer,
+        tails=None if arrivals is None else tails_of(spec, chosen, arrivals, prefill_s, generate_s, transfer),
+    )
+
+
+def closed_rate(
+    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+) -> float:
+    """Requests a second that prefill slices and generate slices serve when clients come back at once."""
+    sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
+    made_s = max(spec.workload.output_tokens.mean * generate_s / chosen.batch, sent_s)
+    return min(reads.slices / max(prefill_s / reads.prompts, sent_s), chosen.slices / made_s)
+
+
+def first_token_s(
+    spec: Spec,
+    chosen: "Chosen",
+    rate: float,
+    prefill_s: float,
+    generate_s: float,
+    transfer: schema.Transfer | None,
+) -> float:
+    """Mean seconds to the first token."""
+    reads, arrivals = chosen.reads, arrivals_of(spec)
+    sent_s = reads.prompts * transfer.seconds if transfer else 0.0
+    if arrivals is None:
+        return (reads.prompts - 1) / 2 / rate + prefill_s + sent_s + generate_s
+    return arrivals.to_first_token_ns(prefill_s * NS, place_of(reads)) / NS + sent_s + generate_s
+
+
+def tails_of(
+    spec: Spec,
+    chosen: "Chosen",
+    arrivals: Arrivals,
+    prefill_s: float,
+    generate_s: float,
+    transfer: schema.Transfer | None,
+) -> schema.Tails:
+    """What 95 % of requests stay within."""
+    reads, output = chosen.reads, spec.workload.output_tokens.mean
+    sent_s = reads.prompts * transfer.seconds if transfer else 0.0
+    ttft_s = arrivals.to_first_token_p95_ns(prefill_s * NS, place_of(reads)) / NS + sent_s + generate_s
+    if chosen.reader is not None:
+        return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s)
+    per_s = float(arrivals.prefills_per_ns(place_of(reads))) * NS
+    return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=interrupted_s(generate_s, prefill_s, per_s, output))
+
+
+def interrupted_s(generate_s: float, prefill_s: float, prefills_per_s: float, output: float) -> float:
+    """The least TPOT in which all prefills fit that come meanwhile with a chance of 95 %."""
+    tpot_s = generate_s
+    while True:
+        prefills = poisson_p95(prefills_per_s * output * tpot_s)
+        longer_s = generate_s + prefills * prefill_s / output
+        if longer_s <= tpot_s:
+            return tpot_s
+        tpot_s = longer_s
+
+
+def place_of(chosen: "Chosen") -> Place:
+    """What the times of the slices are weighed by."""
+    return Place(chosen.machine.slice.chips, chosen.prompts, chosen.batch, chosen.slices, chosen.load.stretch)
