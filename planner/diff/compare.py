@@ -57,9 +57,14 @@ def compare(base: Plan, head: Plan) -> PlanDiff:
 
 def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
     """The quantities of the summary table, changed or not."""
+    listed = [
+        (title, unit, address, quantity(base, address), quantity(head, address)) for address, title, unit in NUMBERS
+    ]
+    if base.fleet or head.fleet:
+        listed.append(("chips of the fleet", "chips", "fleet.chips", float(base.chips), float(head.chips)))
     return tuple(
-        Number(address=address, title=title, unit=unit, base=quantity(base, address), head=quantity(head, address))
-        for address, title, unit in NUMBERS
+        Number(address=address, title=title, unit=unit, base=before, head=after)
+        for title, unit, address, before, after in listed
     )
 
 
@@ -90,7 +95,11 @@ def unchanged(kind: Kind, before: Facts, after: Facts) -> int:
 
 def follows(change: Change, base: Plan, head: Plan) -> bool:
     """Whether a change is said already by another: the chips of a mesh follow from its axes and the slice."""
-    return change.address == "mesh.chips" and (base.slice, base.mesh.axes) != (head.slice, head.mesh.axes)
+    if change.address == "pool.mesh.chips":
+        base, head = base.at("prefill"), head.at("prefill")
+    elif change.address != "mesh.chips":
+        return False
+    return (base.slice, base.mesh.axes) != (head.slice, head.mesh.axes)
 
 
 def untimed(collectives: JsonValue) -> list[dict[str, JsonValue]]:

@@ -10,6 +10,7 @@ from planner.plan.schema import Generate, Mesh, Plan, Prefill
 Facts = dict[Kind, dict[str, JsonValue]]
 
 PHASES = ("prefill", "generate")
+FLEET_CHOICES = ("mode", "slices", "prefill_slices", "chips")
 CHOSEN = {"prefill": ("prompts", "tokens", "buckets"), "generate": ("batch", "context", "page_tokens")}
 
 
@@ -55,7 +56,12 @@ def choices(plan: Plan) -> dict[str, JsonValue]:
         phase = phase_of(plan, name)
         for field in fields:
             found |= leaves(getattr(phase, field), f"{name}.{field}")
-    return found | {"mesh.chips": [list(chip) for chip in plan.mesh.chips]}
+    found |= {"mesh.chips": [list(chip) for chip in plan.mesh.chips]}
+    if plan.pool is not None:
+        found |= {"pool.slice": plan.pool.slice, "pool.mesh": [*mesh_axes(plan.pool.mesh)]}
+        found |= {"pool.mesh.chips": [list(chip) for chip in plan.pool.mesh.chips]}
+    counted = {} if plan.fleet is None else {name: getattr(plan.fleet, name) for name in FLEET_CHOICES}
+    return found | {f"fleet.{name}": value for name, value in counted.items() if value is not None}
 
 
 def mesh_axes(mesh: Mesh) -> Iterator[str]:
@@ -68,14 +74,18 @@ def mesh_axes(mesh: Mesh) -> Iterator[str]:
 
 def layouts(plan: Plan) -> dict[str, JsonValue]:
     """The mesh axes of each logical axis with their sizes, and the dimensions that are padded."""
-    sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    found: dict[str, JsonValue] = {
-        f"{name}.rules.{logical}": [f"{axis}={sizes[axis]}" for axis in axes]
-        for name in PHASES
-        for logical, axes in dict(phase_of(plan, name).rules).items()
-    }
-    padded = {f"padding.{item.dimension}": f"{item.size} to {item.padded}" for item in plan.padding}
-    return {**found, **padded}
+    tables = {f"{name}.rules": (plan.at(name), phase_of(plan, name).rules) for name in PHASES}
+    if plan.prefill.stored is not None:
+        tables["prefill.stored"] = plan.at("prefill"), plan.prefill.stored
+    found: dict[str, JsonValue] = {}
+    for address, (there, rules) in tables.items():
+        sizes = {axis.name: axis.size for axis in there.mesh.axes}
+        found |= {
+            f"{address}.{logical}": [f"{axis}={sizes[axis]}" for axis in axes] for logical, axes in dict(rules).items()
+        }
+    for prefix, padding in (("", plan.padding), ("pool.", plan.pool.padding if plan.pool else ())):
+        found |= {f"{prefix}padding.{item.dimension}": f"{item.size} to {item.padded}" for item in padding}
+    return found
 
 
 def collectives(plan: Plan) -> dict[str, JsonValue]:
@@ -96,7 +106,13 @@ def predictions(plan: Plan) -> dict[str, JsonValue]:
         phase = phase_of(plan, name)
         found[f"{name}.step_s"] = phase.step_s
         found |= {part.address: part.model_dump(mode="json", exclude={"address"}) for part in phase.parts}
-    found |= {f"padding.{item.dimension}.bytes_per_chip": item.bytes_per_chip for item in plan.padding}
+    for prefix, padding in (("", plan.padding), ("pool.", plan.pool.padding if plan.pool else ())):
+        found |= {f"{prefix}padding.{item.dimension}.bytes_per_chip": item.bytes_per_chip for item in padding}
+    if plan.pool is not None:
+        found |= leaves(dict(plan.pool.hbm), "pool.hbm")
+    if plan.fleet is not None:
+        told = plan.fleet.model_dump(mode="json", exclude_none=True, exclude=set(FLEET_CHOICES))
+        found |= leaves(told, "fleet")
     return {**found, **dict(leaves(dict(plan.hbm), "hbm")), **dict(leaves(dict(plan.service), "service"))}
 
 

@@ -33,6 +33,8 @@ def resharded(base: Plan, head: Plan, address: str) -> tuple[str, ...]:
     """What must be stored anew because of a change at `address`: `weights`, `kv_cache`, both or nothing."""
     if address in ("chip", "slice"):
         return ("weights", "kv_cache")
+    if address in ("pool.slice", "pool.mesh") or address.startswith("prefill.stored."):
+        return ("weights",)
     logical = address.removeprefix("generate.rules.")
     if logical in STORED and moves(base, head, logical):
         return STORED[logical]

@@ -11,7 +11,7 @@ Kind = Literal["input", "choice", "layout", "collective", "prediction", "note"]
 `prediction` a time or a size, and `note` the rest: strategy names, runner-ups, proof."""
 
 Action = Literal["add", "remove", "change"]
-Unit = Literal["s", "bytes", "tokens/s", "chip-s"]
+Unit = Literal["s", "bytes", "tokens/s", "chip-s", "chips"]
 
 RESHARDS_WEIGHTS = "reshards_weights"
 RESHARDS_KV_CACHE = "reshards_kv_cache"

@@ -1,8 +1,11 @@
 """Plan and address -> explanations."""
 
+from dataclasses import replace
+
 from planner.errors import ShardwrightError
 from planner.explain.collectives import explain_collectives
 from planner.explain.explanation import Explanation, Subject
+from planner.explain.fleet import explain_fleet
 from planner.explain.limits import Shadows
 from planner.explain.memory import explain_hbm, explain_item, explain_padding
 from planner.explain.parts import explain_part
@@ -33,8 +36,8 @@ def explain(plan: Plan, address: str | None = None, shadows: Shadows | None = No
     found = [each for each in everything if each.address == address or each.address.startswith(f"{address}.")]
     if address in PHASES:
         found = [each for each in found if ".rules." not in each.address and not is_collective_only(each, subject)]
-    elif address == "hbm":
-        found = [each for each in found if each.address == "hbm"]
+    elif address in ("hbm", "pool.hbm"):
+        found = [each for each in found if each.address == address]
     if not found:
         raise UnknownAddress(unknown_text(address, addresses(plan)))
     return found
@@ -44,20 +47,28 @@ def all_explanations(subject: Subject) -> list[Explanation]:
     """Everything that can be said, in the order of the plan file."""
     found = []
     for name in PHASES:
-        found.append(explain_phase(subject, name))
-        found += [explain_rule(subject, name, logical) for logical in dict(subject.phase(name).rules)]
-        found += [explain_part(subject, part) for part in subject.phase(name).parts]
-        listed = dict.fromkeys(each.address for each in subject.phase(name).collectives)
-        found += [each for each in (explain_collectives(subject, address) for address in listed) if each]
-    found += explain_padding(subject)
-    found.append(explain_hbm(subject))
-    found += [explain_item(subject, item) for item in Hbm.model_fields]
-    return [*found, explain_service(subject), explain_proof(subject)]
+        there = subject.at(name)
+        found.append(explain_phase(there, name))
+        found += [explain_rule(there, name, logical) for logical in dict(there.phase(name).rules)]
+        found += [explain_part(there, part) for part in there.phase(name).parts]
+        listed = dict.fromkeys(each.address for each in there.phase(name).collectives)
+        found += [each for each in (explain_collectives(there, address) for address in listed) if each]
+    found += explain_slices(subject)
+    if subject.plan.pool is not None:
+        found += [replace(each, address=f"pool.{each.address}") for each in explain_slices(subject.at("prefill"))]
+    fleet = [explain_fleet(subject, subject.plan.fleet)] if subject.plan.fleet else []
+    return [*found, *fleet, explain_service(subject), explain_proof(subject)]
+
+
+def explain_slices(subject: Subject) -> list[Explanation]:
+    """Padding and HBM of the slices of a plan."""
+    items = [explain_item(subject, item) for item in Hbm.model_fields]
+    return [*explain_padding(subject), explain_hbm(subject), *items]
 
 
 def is_overview(address: str) -> bool:
     """Whether an address is told when none is asked for: whole sections and the paddings, no single parts."""
-    return "." not in address or address.startswith("padding.")
+    return "." not in address or address.startswith(("padding.", "pool.padding.")) or address == "pool.hbm"
 
 
 def is_collective_only(each: Explanation, subject: Subject) -> bool:

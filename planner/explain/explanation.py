@@ -5,7 +5,7 @@ from functools import cached_property
 
 from planner.explain.limits import Shadows
 from planner.plan.build import chosen_of
-from planner.plan.machine import machine_of, rules_of, spec_of
+from planner.plan.machine import machine_of, prefill_rules_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
 from planner.problem.costs import Parts
 from planner.problem.machine import Machine
@@ -37,6 +37,13 @@ class Subject:
         """The subject that a plan is, with the shadows of its limits where they have been solved for."""
         return cls(plan, spec_of(plan), machine_of(plan), rules_of(plan), shadows or {})
 
+    def at(self, phase: str) -> "Subject":
+        """The same with the slices that a phase runs on: their plan, machine, and how weights are stored there."""
+        if self.plan.pool is None or phase != "prefill":
+            return self
+        there = self.plan.at(phase)
+        return replace(self, plan=there, machine=machine_of(there), rules=prefill_rules_of(self.plan))
+
     def phase(self, name: str) -> Prefill | Generate:
         """The phase called `name`."""
         return self.plan.prefill if name == "prefill" else self.plan.generate
@@ -44,10 +51,15 @@ class Subject:
     @cached_property
     def at_peak(self) -> Parts:
         """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
-        machine = replace(self.machine, stack=self.machine.stack.at_peak())
-        chosen = replace(chosen_of(self.plan), machine=machine)
-        return {**chosen.prefill_parts(), **chosen.generate_parts()}
+        chosen = chosen_of(self.plan)
+        reader = replace(chosen.reads, machine=at_peak(chosen.reads.machine), reader=None)
+        return {**reader.prefill_parts(), **replace(chosen, machine=at_peak(chosen.machine)).generate_parts()}
 
     def collectives(self) -> tuple[Collective, ...]:
         """The planned collectives of both phases."""
         return self.plan.prefill.collectives + self.plan.generate.collectives
+
+
+def at_peak(machine: Machine) -> Machine:
+    """The machine as if its software lost nothing."""
+    return replace(machine, stack=machine.stack.at_peak())

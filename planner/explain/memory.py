@@ -41,14 +41,21 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
     plan, spec = subject.plan, subject.spec
     match item:
         case "weights":
-            return f"the chip's part of all weights in {spec.model.weights.dtype}, stored once for both phases"
+            phases = "stored once for both phases" if plan.pool is None else "which these slices have to themselves"
+            return f"the chip's part of all weights in {spec.model.weights.dtype}, {phases}"
         case "kv_cache":
+            if not hbm.kv_cache:
+                return "none: prompts are handed over"
             one = bytes_text(sequence_bytes(subject))
             return f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}"
         case "activations":
+            if not hbm.activations:
+                return "none: prompts are read on slices of their own"
             read = "a prompt" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts"
             return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens"
         case "logits":
+            if not hbm.logits:
+                return "none in a step"
             return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
         case "reserve":
             return "kept back for the compiler and the runtime (hardware.reserve)"
@@ -88,6 +95,8 @@ def more_sequences(subject: Subject) -> int:
 
 def free_text(subject: Subject) -> str:
     """What the free bytes are good for."""
+    if not subject.plan.hbm.kv_cache:
+        return "left over"
     more, context = more_sequences(subject), subject.plan.generate.context
     batch, concurrency = subject.plan.generate.batch, subject.spec.workload.concurrency
     asked = " (all that workload.concurrency asks for)" if batch == concurrency else f" of {concurrency} asked for"

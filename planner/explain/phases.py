@@ -73,7 +73,7 @@ def collectives_sentence(phase: Prefill | Generate) -> str:
 def runner_up_sentence(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str:
     """The best plan whose table of this phase differs, and its price."""
     if runner_up is None:
-        return "runner-up: none; no other layout of this phase is legal here"
+        return "runner-up: none; no other layout of this phase is legal here and keeps the limits"
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy)[k]]
     slower = runner_up.step_s - phase.step_s
     than = f"{seconds_text(abs(slower))} {'more' if slower >= 0 else 'less'}"

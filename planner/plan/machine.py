@@ -30,9 +30,7 @@ def machine_of(plan: Plan) -> Machine:
 
 def prefill_machine_of(plan: Plan) -> Machine:
     """The chips and links that prefill has: those of its own slices, or of the plan's."""
-    if plan.pool is None:
-        return machine_of(plan)
-    return machine_of(plan.model_copy(update={"slice": plan.pool.slice, "mesh": plan.pool.mesh}))
+    return machine_of(plan.at("prefill"))
 
 
 def prefill_rules_of(plan: Plan) -> Rules:

@@ -304,3 +304,14 @@ class Plan(Record):
     service: Service
     proof: Proof
     accuracy: str
+
+    def at(self, phase: str) -> "Plan":
+        """The plan with slice, mesh, padding and HBM of the slices that a phase runs on."""
+        if self.pool is None or phase != "prefill":
+            return self
+        return self.model_copy(update=dict(self.pool))
+
+    @property
+    def chips(self) -> int:
+        """Chips of all slices."""
+        return self.fleet.chips if self.fleet else len(self.mesh.chips)

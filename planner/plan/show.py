@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan.schema import Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
+from planner.plan.schema import Fleet, Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
 
 RULE_MEANING = {
@@ -28,19 +28,54 @@ PARTS = ("compute", "hbm", "ici", "fixed")
 def show_plan(plan: Plan, console: Console) -> None:
     """Print a plan."""
     console.print(headline(plan))
-    for phase in (plan.prefill, plan.generate):
-        console.print(phase_view(phase, plan.mesh))
-    console.print(memory_table(plan.hbm))
-    if plan.padding:
-        console.print(padding_table(plan))
+    console.print(phase_view(plan.prefill, plan.at("prefill").mesh))
+    console.print(phase_view(plan.generate, plan.mesh))
+    if plan.pool is not None:
+        console.print(memory_table(plan.pool.hbm, "HBM per chip that reads prompts"))
+        console.print(memory_table(plan.hbm, "HBM per chip that generates"))
+    else:
+        console.print(memory_table(plan.hbm))
+    for there in (plan.at("prefill"), plan) if plan.pool else (plan,):
+        if there.padding:
+            console.print(padding_table(there))
+    if plan.fleet is not None:
+        console.print(fleet_text(plan, plan.fleet))
     console.print(service_text(plan.service))
     console.print(proof_text(plan))
 
 
 def headline(plan: Plan) -> Text:
     """What the plan is for: model, slice, mesh."""
+    if plan.pool is not None and plan.fleet is not None:
+        there, slices = plan.at("prefill"), (plan.fleet.prefill_slices, plan.fleet.slices)
+        where = f"{slices[0]} x {slice_text(there)} for prefill, {slices[1]} x {slice_text(plan)} for generate"
+    else:
+        where = f"{f'{plan.fleet.slices} x ' if plan.fleet else ''}{slice_text(plan)}"
+    return Text.assemble((plan.name, "bold"), f" on {plan.chip} {where}")
+
+
+def slice_text(plan: Plan) -> str:
+    """A slice and its mesh."""
     axes = ", ".join(f"{axis.name}={axis.size}" + (" ring" if axis.wraps else "") for axis in plan.mesh.axes)
-    return Text.assemble((plan.name, "bold"), f" on {plan.chip} {plan.slice} (mesh {axes})")
+    return f"{plan.slice} (mesh {axes})"
+
+
+def fleet_text(plan: Plan, fleet: Fleet) -> str:
+    """How many slices serve, how busy they are, and the tails."""
+    numbers = f"{fleet.slices} slices" if fleet.slices != 1 else "1 slice"
+    if fleet.prefill_slices is not None:
+        numbers = f"{fleet.prefill_slices} for prefill and {fleet.slices} for generate"
+    told = [
+        f"fleet: {fleet.mode}, {numbers}, {fleet.chips} chips, {fleet.requests_per_s:.4g} requests/s; slots "
+        f"{percent_text(fleet.slot_utilization)} taken, prefill {percent_text(fleet.prefill_utilization)} busy"
+    ]
+    if fleet.transfer is not None:
+        moved = f"{bytes_text(fleet.transfer.bytes)} in {seconds_text(fleet.transfer.seconds)}"
+        told.append(f"hand-over of a prompt: {moved} over {fleet.transfer.link.upper()}")
+    if fleet.tails is not None:
+        ttft, tpot = seconds_text(fleet.tails.ttft_p95_s), seconds_text(fleet.tails.tpot_p95_s)
+        told.append(f"95 % of requests (estimate): TTFT within {ttft}, TPOT within {tpot}")
+    return "\n".join(told)
 
 
 def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
@@ -103,15 +138,15 @@ def collective_table(phase: Prefill | Generate) -> Table:
 def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str:
     """The best plan whose table of this phase differs, and its price."""
     if runner_up is None:
-        return "  runner-up: none; no other layout of this phase is legal here"
+        return "  runner-up: none; no other layout of this phase is legal here and keeps the limits"
     price = dearer_text(runner_up.objective_ratio)
     differing = [f"{k} {v}" for k, v in dict(runner_up.strategy).items() if v != dict(phase.strategy).get(k)]
     return f"  runner-up: {'; '.join(differing)}: {seconds_text(runner_up.step_s)} a step, {price} in all"
 
 
-def memory_table(hbm: Hbm) -> Table:
+def memory_table(hbm: Hbm, title: str = "HBM per chip") -> Table:
     """The HBM budget of one chip."""
-    table = plain_table("HBM per chip", "bytes", "share", numeric=(1, 2))
+    table = plain_table(title, "bytes", "share", numeric=(1, 2))
     items = ("weights", "kv_cache", "activations", "logits", "reserve", "free")
     for name in items:
         value = getattr(hbm, name)

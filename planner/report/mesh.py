@@ -28,11 +28,12 @@ HOLDS = {
 }
 
 
-def mesh_grid(subject: Subject) -> Html:
-    """One grid for each plane of the slice, rows along x and columns along y."""
+def mesh_grid(subject: Subject, phases: tuple[str, ...] = tuple(HOLDS)) -> Html:
+    """One grid for each plane of the slice, rows along x and columns along y; what chips hold in some phases."""
     chips = sorted(subject.plan.mesh.chips)
     shown = chips[:MOST_CHIPS]
-    held = {(phase, name): parts_held(subject.plan.mesh, axes) for phase, name, axes in rules_shown(subject)}
+    told = [each for each in rules_shown(subject) if each[0] in phases]
+    held = {(phase, name): parts_held(subject.plan.mesh, axes) for phase, name, axes in told}
     planes = sorted({chip[2:] for chip in shown})
     grids = [plane(subject, [chip for chip in shown if chip[2:] == depth], held, depth) for depth in planes]
     left_out = len(chips) - len(shown)
@@ -63,9 +64,9 @@ def plane(
 def chip_cell(subject: Subject, chip: tuple[int, ...], held: dict[tuple[str, str], Held]) -> Html:
     """One chip: where it is, and its share of each axis in each phase."""
     lines: list[str] = [element("b", f"({', '.join(map(str, chip))})", class_="mono")]
-    for phase, names in HOLDS.items():
+    for phase in dict.fromkeys(phase for phase, _ in held):
         lines.append(element("div", phase, class_="phase"))
-        for name, title in names:
+        for name, title in HOLDS[phase]:
             part, ways = held[phase, name][chip]
             if size := stored_size(subject, phase, name):
                 lines.append(element("div", f"{title} {share_text(size, part, ways)}"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from planner.explain import Subject, explain
+from planner.explain.fleet import explain_fleet, slices_text
 from planner.explain.phases import load_text, runner_up_sentence
 from planner.explain.service import explain_proof, explain_service
 from planner.plan.schema import Plan
@@ -16,6 +17,7 @@ from planner.report.style import STYLE
 from planner.spec import spec_to_yaml
 
 PHASES = ("prefill", "generate")
+POOLS = {"prefill": "A slice that reads prompts", "generate": "A slice that generates"}
 Drawer = Callable[[Subject, str], Html]
 
 
@@ -32,10 +34,10 @@ def report_html(plan: Plan) -> str:
     body = element(
         "body",
         headline(subject),
-        section("Where everything is", mesh_text(subject), mesh_grid(subject)),
+        section("Where everything is", *where_views(subject)),
         section("Layouts", pair(subject, rule_table)),
         section("Predicted time", time_legend(), pair(subject, time_view)),
-        section("HBM of one chip", hbm_bar(subject), padding_list(plan)),
+        section("HBM of one chip", *hbm_views(subject), padding_list(plan)),
         section("How a step flows", pair(subject, flow_svg)),
         section("Planned collectives", *(collective_table(subject, phase) for phase in PHASES)),
         section("Runner-ups and proof", proof_list(subject)),
@@ -60,6 +62,8 @@ def headline(subject: Subject) -> Html:
         for title, text in tiles
     ]
     where = f"{subject.machine.slice.chips} chips of {plan.chip}, slice {plan.slice}"
+    if plan.fleet is not None:
+        where = f"{plan.chip}, {slices_text(subject, plan.fleet)}: {plan.fleet.chips} chips"
     told = f"{where}; {plan.proof.status} for {plan.proof.objective}"
     return joined(
         element("h1", plan.name),
@@ -81,6 +85,24 @@ def pair(subject: Subject, draw: Drawer) -> Html:
     return element("div", *columns, class_="pair")
 
 
+def where_views(subject: Subject) -> list[Html]:
+    """The chips of a slice and what they hold; of both kinds of slices where each phase has its own."""
+    if subject.plan.pool is None:
+        return [mesh_text(subject), mesh_grid(subject)]
+    found = []
+    for name, title in POOLS.items():
+        there = subject.at(name)
+        found += [element("h3", f"{title}: {there.plan.slice}"), mesh_text(there), mesh_grid(there, (name,))]
+    return found
+
+
+def hbm_views(subject: Subject) -> list[Html]:
+    """The budget of a chip; of both kinds of slices where each phase has its own."""
+    if subject.plan.pool is None:
+        return [hbm_bar(subject)]
+    return [part for name, title in POOLS.items() for part in (element("h3", title), hbm_bar(subject.at(name)))]
+
+
 def mesh_text(subject: Subject) -> Html:
     """The mesh axes in a sentence."""
     axes = [
@@ -95,7 +117,7 @@ def rule_table(subject: Subject, name: str) -> Html:
     """Logical axis -> mesh axes, and the strategies that follow."""
     phase = subject.phase(name)
     rows = [
-        (logical, ", ".join(axes) or "replicated", str(subject.machine.ways(axes)), RULE_MEANING[logical])
+        (logical, ", ".join(axes) or "replicated", str(subject.at(name).machine.ways(axes)), RULE_MEANING[logical])
         for logical, axes in dict(phase.rules).items()
     ]
     strategies = [element("li", f"{block}: {text}") for block, text in dict(phase.strategy).items()]
@@ -114,7 +136,7 @@ def time_view(subject: Subject, name: str) -> Html:
 
 def padding_list(plan: Plan) -> Html:
     """Why dimensions are padded, where they are."""
-    told = [each for each in explain(plan) if each.address.startswith("padding.")]
+    told = [each for each in explain(plan) if each.address.startswith(("padding.", "pool.padding."))]
     items = [element("li", element("code", each.address), f" {'; '.join(each.sentences)}") for each in told]
     return element("ul", *items) if items else Html()
 
@@ -135,7 +157,8 @@ def proof_list(subject: Subject) -> Html:
         element("li", f"{name}: {runner_up_sentence(subject.phase(name).runner_up, subject.phase(name))}")
         for name in PHASES
     ]
-    for explanation in (explain_service(subject), explain_proof(subject)):
+    fleet = [explain_fleet(subject, subject.plan.fleet)] if subject.plan.fleet else []
+    for explanation in (*fleet, explain_service(subject), explain_proof(subject)):
         items += [element("li", sentence) for sentence in explanation.sentences]
     return element("ul", *items)
 
