@@ -57,9 +57,7 @@ def compare(base: Plan, head: Plan) -> PlanDiff:
 
 def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
     """The quantities of the summary table, changed or not."""
-    listed = [
-        (title, unit, address, quantity(base, address), quantity(head, address)) for address, title, unit in NUMBERS
-    ]
+    listed = [(title, unit, each, quantity(base, each), quantity(head, each)) for each, title, unit in NUMBERS]
     if base.fleet or head.fleet:
         listed.append(("chips of the fleet", "chips", "fleet.chips", float(base.chips), float(head.chips)))
     return tuple(
@@ -96,6 +94,8 @@ def unchanged(kind: Kind, before: Facts, after: Facts) -> int:
 def follows(change: Change, base: Plan, head: Plan) -> bool:
     """Whether a change is said already by another: the chips of a mesh follow from its axes and the slice."""
     if change.address == "pool.mesh.chips":
+        if base.pool is None or head.pool is None:
+            return True
         base, head = base.at("prefill"), head.at("prefill")
     elif change.address != "mesh.chips":
         return False

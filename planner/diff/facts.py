@@ -80,9 +80,8 @@ def layouts(plan: Plan) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {}
     for address, (there, rules) in tables.items():
         sizes = {axis.name: axis.size for axis in there.mesh.axes}
-        found |= {
-            f"{address}.{logical}": [f"{axis}={sizes[axis]}" for axis in axes] for logical, axes in dict(rules).items()
-        }
+        for logical, axes in dict(rules).items():
+            found[f"{address}.{logical}"] = [f"{axis}={sizes[axis]}" for axis in axes]
     for prefix, padding in (("", plan.padding), ("pool.", plan.pool.padding if plan.pool else ())):
         found |= {f"{prefix}padding.{item.dimension}": f"{item.size} to {item.padded}" for item in padding}
     return found

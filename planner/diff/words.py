@@ -17,7 +17,7 @@ from planner.diff.schema import (
     Number,
     PlanDiff,
 )
-from planner.plan.units import bytes_text, dearer_text, digits, seconds_text
+from planner.plan.units import bytes_text, dearer_text, digits, percent_text, seconds_text
 
 NO_CHANGES = "No changes."
 SYMBOLS = {"add": "+", "remove": "-", "change": "~"}
@@ -156,8 +156,17 @@ def value_text(change: Change, value: JsonValue) -> str:
     if isinstance(value, dict):
         return record_text(value)
     if change.kind == "prediction" and isinstance(value, int | float):
-        return seconds_text(value) if change.address.endswith("_s") else bytes_text(value)
+        return predicted_text(change.address, value)
     return plain_text(value)
+
+
+def predicted_text(address: str, value: float) -> str:
+    """A predicted number with the unit that its address says."""
+    if address.endswith("utilization"):
+        return percent_text(value).replace(" ", "")
+    if address.endswith("requests_per_s"):
+        return f"{digits(value)}/s"
+    return seconds_text(value) if address.endswith(("_s", ".seconds")) else bytes_text(value)
 
 
 def record_text(value: dict[str, JsonValue]) -> str:

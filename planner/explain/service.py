@@ -46,12 +46,12 @@ def fleet_sentences(subject: Subject) -> list[str]:
     known += plan.prefill.prompts * fleet.transfer.seconds if fleet.transfer else 0.0
     waits = seconds_text(max(0.0, service.ttft_s - known))
     left = percent_text(1 - fleet.prefill_utilization)
-    apart = (
+    step = (
         "a step, which no prefill interrupts" if plan.pool else f"a step {generate} in the {left} that prefills leave"
     )
     return [
         f"TTFT {seconds_text(service.ttft_s)} = waiting {waits} + the prefill {prefill}{sent} + one step {generate}",
-        f"TPOT {seconds_text(service.tpot_s)} = {apart}",
+        f"TPOT {seconds_text(service.tpot_s)} = {step}",
         f"{digits(service.tokens_per_s)} tokens/s = {digits(fleet.requests_per_s)} requests/s x "
         f"{subject.spec.workload.output_tokens.mean} output tokens",
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "

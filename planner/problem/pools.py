@@ -120,11 +120,14 @@ class PoolPricer:
         """One block of prefill: every way to store and use its weights, its time, and the weights and what it holds."""
         sizes, ways = self.pricer.machine.sizes, self.pricer.machine.ways
         keys = self.keys(name)
-        priced = []
-        for stored, rules in (self.pricer.rules(name, Option(*key)) for key in keys):
-            read = GenerateRules() if name == "vocab" else stored
-            seconds, held = self.pricer.prefill(name, read, rules, prompts)
-            priced.append((seconds, held + hbm.WEIGHTS_BYTES[name](stored, sizes, ways)))
+        tables = [self.pricer.rules(name, Option(*key)) for key in keys]
+        read = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in tables]
+        each_once = {pair: self.pricer.prefill(name, *pair, prompts) for pair in dict.fromkeys(read)}
+        weights = {stored: hbm.WEIGHTS_BYTES[name](stored, sizes, ways) for stored, _ in tables}
+        priced = [
+            (each_once[pair][0], each_once[pair][1] + weights[stored])
+            for pair, (stored, _) in zip(read, tables, strict=True)
+        ]
         residual = np.array([code(map(prefill_stream, *key), len(PREFILL_STREAMS)) for key in keys], dtype=np.int64)
         units = units64(each[1] for each in priced)
         column = Column(np.zeros_like(units), units, np.ones(len(keys), dtype=np.bool_))

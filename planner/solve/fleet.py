@@ -94,33 +94,39 @@ class FleetSearch:
         """The optimum, or None where there is none."""
         while (least := float(self.bounds.min(initial=float("inf")))) < self.best[0]:
             row, column = (int(each) for each in np.unravel_index(int(self.bounds.argmin()), self.bounds.shape))
-            if not self.prefill.is_exact(row):
-                self.prefill.improve(row)
-                self.move(self.reads, row, self.prefill_bound(row))
-                self.bounds[row] = np.maximum(self.bounds[row], self.reads[row] + self.makes)
+            choice, link = self.best_of(row, column)
+            value = self.demand.value(choice)
+            if value > least:
+                self.bounds[row, column] = value
+            elif not self.prefill.is_exact(row):
+                self.improve_prefill(row)
             elif not self.generate.is_exact(column):
-                self.generate.improve(column)
-                self.move(self.makes, column, self.generate_bound(column))
-                self.bounds[:, column] = np.maximum(self.bounds[:, column], self.reads + self.makes[column])
+                self.improve_generate(column)
             else:
-                self.look(row, column)
+                self.best = value, choice, link, row, column
+                self.bounds[row, column] = float("inf")
         return self.solution(min(least, self.best[0]))
 
-    @staticmethod
-    def move(bounds: Any, at: int, value: float) -> None:
-        """Raise a bound; it never falls."""
-        bounds[at] = max(bounds[at], value)
-
-    def look(self, row: int, column: int) -> None:
-        """Find the best fleet of a pair whose steps are known."""
+    def best_of(self, row: int, column: int) -> tuple[Choice, Link | None]:
+        """The best fleet of a pair, if its steps are as short as their bounds."""
         prefill, generate = self.prefill_side(row), self.generate_side(column)
         names = self.prefill.pools[row].slice, self.generate.pools[column].slice
-        for link in self.apart.links[names]:
-            choice = self.demand.best(prefill, generate, link, self.apart.sent_bytes)
-            value = self.demand.value(choice)
-            if value < self.best[0]:
-                self.best = value, choice, link, row, column
-        self.bounds[row, column] = float("inf")
+        found = [
+            (self.demand.best(prefill, generate, link, self.apart.sent_bytes), link) for link in self.apart.links[names]
+        ]
+        return min(found, key=lambda each: self.demand.value(each[0]), default=(NONE, None))
+
+    def improve_prefill(self, row: int) -> None:
+        """Drive a prefill pool on, and raise the bounds of its pairs."""
+        self.prefill.improve(row)
+        self.reads[row] = max(self.reads[row], self.prefill_bound(row))
+        self.bounds[row] = np.maximum(self.bounds[row], self.reads[row] + self.makes)
+
+    def improve_generate(self, column: int) -> None:
+        """Drive a generate pool on, and raise the bounds of its pairs."""
+        self.generate.improve(column)
+        self.makes[column] = max(self.makes[column], self.generate_bound(column))
+        self.bounds[:, column] = np.maximum(self.bounds[:, column], self.reads + self.makes[column])
 
     def solution(self, bound: float) -> FleetSolution | None:
         """The best fleet of a search that is over."""
