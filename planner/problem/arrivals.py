@@ -17,7 +17,7 @@ formulas: `cost_models/queueing.py`, docs/explanation/queues.md.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from math import ceil, floor
 from typing import TYPE_CHECKING
@@ -61,9 +61,7 @@ class Arrivals:
     def rows(self, limits: "Limits", output: Fraction, at: "Place") -> Iterator[Row]:
         """Everything that a slice has to keep, but HBM."""
         prefills = self.prefills_per_ns(at)
-        active = at.batch - Fraction(at.prompts - 1, 2)
-        taken = Fraction(floor(most_slot_utilization(at.batch) * 1000), 1000) * active
-        yield taken * prefills, prefills * at.prompts * output, taken
+        yield self.slots_row(output, at)
         yield prefills, Fraction(0), self.most_busy
         if limits.tpot is not None:
             yield prefills * output * limits.tpot, output, output * limits.tpot
@@ -75,24 +73,40 @@ class Arrivals:
         if limits.ttft_p95 is not None:
             yield from chords(lambda ns: self.to_first_token_p95_ns(ns, at), limits.ttft_p95, 1 / prefills)
 
+    def slots_row(self, output: Fraction, at: "Place") -> tuple[Fraction, Fraction, Fraction]:
+        """What keeps slots free: its left side halves when slices double."""
+        prefills, active = self.prefills_per_ns(at), at.batch - Fraction(at.prompts - 1, 2)
+        taken = Fraction(floor(most_slot_utilization(at.batch) * 1000), 1000) * active
+        return taken * prefills, prefills * at.prompts * output, taken
+
     def to_first_token_ns(self, prefill_ns: float, at: "Place") -> float:
         """Mean nanoseconds to the first token without the step in progress: g(T_p)."""
-        return (
-            self.filling_ns(at)
-            + prefill_ns
-            + mean_wait_s(float(self.prefills_per_ns(at)), prefill_ns, 1.0, self.prompt_spread)
-        )
+        waits = mean_wait_s(self.rate(at), prefill_ns, 1.0, self.prompt_spread)
+        return self.filling_ns(at) + prefill_ns + waits
 
     def to_first_token_p95_ns(self, prefill_ns: float, at: "Place") -> float:
         """What 95 % of requests stay within, of a prompt of the 95th percentile."""
-        own = prefill_ns * float(at.stretch)
-        waits = p95_wait_s(float(self.prefills_per_ns(at)), prefill_ns, 1.0, self.prompt_spread)
-        return 2 * self.filling_ns(at) + own + waits
+        waits = p95_wait_s(self.rate(at), prefill_ns, 1.0, self.prompt_spread)
+        return 2 * self.filling_ns(at) + prefill_ns * float(at.stretch) + waits
+
+    def rate(self, at: "Place") -> float:
+        """Prefills a slice begins in a nanosecond, as a float: the curves are asked for often."""
+        return self.float_per_s / NS / at.slices / at.prompts
 
     def filling_ns(self, at: "Place") -> float:
         """Mean nanoseconds until the other prompts of a prefill have come: a router of the fleet brings them together,
         so it does not depend on the number of slices."""
-        return (at.prompts - 1) / 2 / float(self.per_s / NS)
+        return (at.prompts - 1) / 2 / (self.float_per_s / NS)
+
+    @cached_property
+    def float_per_s(self) -> float:
+        """The rate as a float."""
+        return float(self.per_s)
+
+    def least_slices(self, output: Fraction, at: "Place") -> tuple[Fraction, Fraction]:
+        """Slices that a nanosecond of T_p and one of T_g take, by the slots alone."""
+        read, made, most = self.slots_row(output, at._replace(slices=1))
+        return read / most, made / most
 
 
 MOST_SLICES = 100_000

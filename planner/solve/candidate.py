@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 from operator import le
 
 import numpy as np
 
-from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights
+from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights, whole_weights
 
 NEVER = np.int64(2**61)
 CHIP_NS = 10**18
@@ -60,10 +61,22 @@ class Candidate:
         """The same mesh and batch in a fleet of other size."""
         return replace(self, slices=slices)
 
-    def floor(self) -> Fraction | None:
-        """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
+    def quick(self) -> Fraction | None:
+        """A lower bound before anything else is known: the floor in the smallest fleet whose slots may do."""
+        fleet = self.problem.fleet
+        if fleet is None:
+            return self.floor()
+        read, made = fleet.least_slices(Fraction(self.problem.output_tokens), self.place)
+        shares = whole_weights(read, made)
+        least = self.table.floor(self.problem.limits.hbm).least(shares, self.batch_index) * shares.scale
+        candidate = self.with_slices(max(1, ceil(least)))
+        return candidate.floor(candidate.problem.named_rows(candidate.place).values())
+
+    def floor(self, rows: Iterable[tuple[Weights, int]] | None = None) -> Fraction | None:
+        """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit, or `rows`."""
         at, floor = self.batch_index, self.table.floor(self.problem.limits.hbm)
-        if any(floor.least(weights, at) > bound for weights, bound in self.limit_rows()):
+        kept = self.limit_rows() if rows is None else rows
+        if any(floor.least(weights, at) > bound for weights, bound in kept):
             return None
         return self.base + floor.least(self.weights(), at) * self.weights().scale
 

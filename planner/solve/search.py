@@ -1,8 +1,8 @@
 """Best-first search over candidates with proven bounds: CP-SAT solves one candidate, bounds dismiss the rest.
 
 A candidate waits with its floor; when that is the least of all it is priced, and waits with the bound of its prices;
-when that is the least it is solved. Where requests arrive at random it waits in the smallest fleet that its floor, or
-its prices, or the solver, do not rule out: more slices loosen every limit, and cost more than anything else can save.
+when that is the least it is solved. Where requests arrive at random it waits in the smallest fleet that its slots, its
+floor, its prices, or the solver do not rule out: more slices loosen every limit, and cost more than all else can save.
  When the least is worse than the best solution so far, so is every candidate that
 is left, and the solution is optimal for the whole problem.
 """
@@ -17,7 +17,7 @@ from planner.problem.problem import Problem
 from planner.solve.candidate import Candidate, Forbid
 from planner.solve.model import Taken, solve_candidate
 
-PRICED, UNPRICED = 0, 1
+PRICED, UNPRICED, NEW = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ class Search:
         self.best: Taken | None = None
         self.solved = 0
         for at, each in enumerate(self.candidates):
-            self.wait(at, each, UNPRICED)
+            if (bound := each.quick()) is not None:
+                self.heap.append((bound, NEW if problem.fleet else UNPRICED, at))
         heapq.heapify(self.heap)
 
     @property
@@ -79,8 +80,8 @@ class Search:
     def step(self) -> None:
         """Open the candidate that waits with the least bound."""
         _, stage, at = heapq.heappop(self.heap)
-        if stage == UNPRICED:
-            self.wait(at, self.candidates[at], PRICED)
+        if stage != PRICED:
+            self.wait(at, self.candidates[at], stage - 1)
             return
         found = solve_one(self.candidates[at], self.best)
         self.solved += 1
@@ -91,7 +92,7 @@ class Search:
 
     def wait(self, at: int, candidate: Candidate, stage: int) -> None:
         """Put a candidate among those that wait, in the smallest fleet that is not ruled out, if there is one."""
-        fitting = smallest_fleet(candidate, Candidate.floor if stage == UNPRICED else Candidate.bound)
+        fitting = smallest_fleet(candidate, Candidate.bound if stage == PRICED else Candidate.floor)
         if fitting is not None:
             self.candidates[at], bound = fitting
             heapq.heappush(self.heap, (bound, stage, at))
