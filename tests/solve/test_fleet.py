@@ -36,8 +36,8 @@ def served(draw, mode: str, rate: bool) -> Spec:
     if rate:
         data["workload"]["requests_per_s"] = draw(st.sampled_from([0.5, 3.0, 20.0, 150.0]))
         data["objective"] = "cost"
-    if draw(st.booleans()):
-        data["hardware"]["fleet_chips"] = draw(st.sampled_from([4, 8, 16, 60]))
+    if not rate or draw(st.booleans()):
+        data["hardware"]["fleet_chips"] = draw(st.sampled_from([8, 16, 60] if mode == "disaggregated" else [4, 8, 16]))
     return spec_from_data(data)
 
 
