@@ -83,7 +83,11 @@ class Demand:
         if self.arrivals is not None:
             found = [self.at_rate(prefill, generate, sent_ns, self.arrivals)]
         else:
-            found = [self.closed(prefill, generate, sent_ns, each) for each in self.counts(generate)]
+            found = [
+                self.closed_with(prefill, generate, sent_ns, reading, slices)
+                for slices in self.counts(generate)
+                for reading in self.feeding(prefill, generate, sent_ns, slices, link)
+            ]
         within = [each for each in found if self.fits(each, link)]
         return min(within, key=lambda each: (self.value(each), each.chips), default=NONE)
 
@@ -139,12 +143,19 @@ class Demand:
         steps = {factor * 2**power for factor in (1, 3) for power in range(most.bit_length())}
         return sorted({*few, *(each for each in steps if each <= most)})
 
-    def closed(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, slices: int) -> Choice:
-        """The better of the two numbers of prefill slices around what feeds so many generate slices."""
+    def feeding(
+        self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, slices: int, link: Link
+    ) -> set[int]:
+        """Numbers of prefill slices for so many generate slices: around what feeds them, no more than there may be.
+
+        Up to there one more serves more requests for each chip, beyond it only adds chips.
+        """
         reads, makes = self.request_ns(prefill, generate, sent_ns)
         fed = reads * slices / makes
-        both = [max(1, int(np.floor(fed))), max(1, int(np.ceil(fed)))]
-        return min((self.closed_with(prefill, generate, sent_ns, each, slices) for each in both), key=lambda c: c.goal)
+        found = {max(1, int(np.floor(fed))), max(1, int(np.ceil(fed)))}
+        most = min(each for each in (self.fleet_chips, link.most_chips, float("inf")) if each is not None)
+        room = int(min((most - slices * generate.chips) // prefill.chips, MOST_SLICES)) if not link.one_each else 1
+        return {min(each, room) for each in found} if room > 0 else set()
 
     def request_ns(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float) -> tuple[float, float]:
         """Nanoseconds of a prefill slice and of a generate slice for one request."""
