@@ -31,6 +31,8 @@ class Subject:
     machine: Machine
     rules: Rules
     shadows: Shadows = field(default_factory=dict)
+    whole: Plan | None = None
+    """The plan with the slices of both phases, where this is of one phase's."""
 
     @classmethod
     def of(cls, plan: Plan, shadows: Shadows | None = None) -> "Subject":
@@ -42,7 +44,7 @@ class Subject:
         if self.plan.pool is None or phase != "prefill":
             return self
         there = self.plan.at(phase)
-        return replace(self, plan=there, machine=machine_of(there), rules=prefill_rules_of(self.plan))
+        return replace(self, plan=there, machine=machine_of(there), rules=prefill_rules_of(self.plan), whole=self.plan)
 
     def phase(self, name: str) -> Prefill | Generate:
         """The phase called `name`."""
@@ -51,7 +53,7 @@ class Subject:
     @cached_property
     def at_peak(self) -> Parts:
         """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
-        chosen = chosen_of(self.plan)
+        chosen = chosen_of(self.whole or self.plan)
         reader = replace(chosen.reads, machine=at_peak(chosen.reads.machine), reader=None)
         return {**reader.prefill_parts(), **replace(chosen, machine=at_peak(chosen.machine)).generate_parts()}
 
