@@ -6,7 +6,14 @@ from planner.plan.units import bytes_text, seconds_text
 from planner.sweep.schema import Conflict, Infeasible, Sweep, Values
 from planner.sweep.words import plural
 
-LIMITS = {"hbm": "HBM per chip", "ttft": "limits.ttft", "tpot": "limits.tpot"}
+LIMITS = {
+    "hbm": "HBM per chip",
+    "ttft": "limits.ttft",
+    "tpot": "limits.tpot",
+    "ttft_p95": "limits.ttft_p95",
+    "tpot_p95": "limits.tpot_p95",
+    "fleet_chips": "hardware.fleet_chips",
+}
 
 
 def reason_lines(sweep: Sweep, everything: bool) -> Iterator[str]:
@@ -41,13 +48,18 @@ def group_text(group: list[Infeasible]) -> str:
 def need_text(conflicts: list[Conflict]) -> str:
     """One limit over a group: `HBM per chip: 15.2 to 22 GB needed, 14.7 GB available`."""
     limit = conflicts[0].limit
-    text = bytes_text if limit == "hbm" else seconds_text
+    text = {"hbm": bytes_text, "fleet_chips": chips_text}.get(limit, seconds_text)
     needs = list(dict.fromkeys(text(pick(each.need for each in conflicts)) for pick in (min, max)))
     haves = list(dict.fromkeys(text(pick(each.have for each in conflicts)) for pick in (min, max)))
     least = " to ".join(needs)
     return (
         f"{LIMITS[limit]}: at least {least} needed, {' to '.join(haves)} {'available' if limit == 'hbm' else 'allowed'}"
     )
+
+
+def chips_text(chips: float) -> str:
+    """A number of chips."""
+    return plural(int(chips), "chip")
 
 
 def values_text(values: Values) -> str:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.plan.schema import GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
+from planner.plan.schema import Fleet, GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
 from planner.problem.problem import LimitName
 
 FORMAT_VERSION = "1.0"
@@ -36,6 +36,7 @@ class Point(Record):
     prefill_step_s: float
     generate_step_s: float
     service: Service
+    fleet: Fleet | None = None
     hbm: Hbm
     best_for: tuple[BestFor, ...]
     on_frontier: bool = False

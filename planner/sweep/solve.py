@@ -10,10 +10,12 @@ from fractions import Fraction
 from planner.errors import ShardwrightError
 from planner.plan.build import plan_alone
 from planner.plan.file import DIGITS
-from planner.plan.infeasible import conflict_text
+from planner.plan.infeasible import conflict_text, reasons_of
+from planner.plan.make import solve_spec
 from planner.plan.schema import Plan, Service
 from planner.problem.build import Built, build
 from planner.problem.problem import NS, UNIT_BYTES, Block, Floor, MeshTable, Problem, Stored
+from planner.solve.infeasible import Infeasible as Reasons
 from planner.solve.infeasible import Need, explain_infeasible
 from planner.solve.search import Solution, search
 from planner.spec import Spec
@@ -32,6 +34,8 @@ class Solved:
 
 def solve_case(case: Case, latency: LatencyName, against: AgainstName) -> Solved:
     """Every setting of a case: its points, or why there are none."""
+    if takes_fleet(case.spec):
+        return solve_fleets(case, against)
     points: list[Point] = []
     infeasible: list[Infeasible] = []
     try:
@@ -47,6 +51,31 @@ def solve_case(case: Case, latency: LatencyName, against: AgainstName) -> Solved
         points += found
         if not found:
             infeasible.append(infeasible_at(case, batch, at_batch(built, index).problem))
+    return Solved(tuple(points), tuple(infeasible))
+
+
+def takes_fleet(spec: Spec) -> bool:
+    """Whether plans of a spec are of several slices."""
+    return spec.workload.requests_per_s is not None or spec.serving.mode != "interleaved"
+
+
+def solve_fleets(case: Case, against: AgainstName) -> Solved:
+    """The best fleet of every setting of a case, its slices all alike."""
+    points: list[Point] = []
+    infeasible: list[Infeasible] = []
+    for batch in case.batches:
+        spec = case.pinned(batch)
+        try:
+            solved = solve_spec(spec)
+        except ShardwrightError as error:
+            infeasible.append(refused(case.values(batch), error))
+            continue
+        if solved.optimum is None:
+            infeasible.append(told(spec, case.values(batch), reasons_of(solved.built)))
+            continue
+        plan = plan_alone(spec, solved.built, solved.optimum)
+        best_for: tuple[BestFor, ...] = ("objective", against) if spec.objective == against else ("objective",)
+        points.append(point_of(plan, case.values(batch), best_for))
     return Solved(tuple(points), tuple(infeasible))
 
 
@@ -129,13 +158,12 @@ def layout_of(solution: Solution) -> tuple[int, ...]:
 def chosen_point(spec: Spec) -> Point | None:
     """What `plan` takes for a spec, or None when it has no plan or is refused."""
     try:
-        built = build(spec)
-        solution = search(built.problem)
+        solved = solve_spec(spec)
     except ShardwrightError:
         return None
-    if solution is None:
+    if solved.optimum is None:
         return None
-    plan = plan_alone(spec, built, solution)
+    plan = plan_alone(spec, solved.built, solved.optimum)
     return point_of(plan, {SLICE: plan.slice, BATCH: plan.generate.batch}, ("objective",))
 
 
@@ -143,7 +171,8 @@ def point_of(plan: Plan, values: Values, best_for: tuple[BestFor, ...]) -> Point
     """A plan as a point, its numbers with the digits of a plan file."""
     return Point(
         values=values,
-        chips=len(plan.mesh.chips),
+        chips=plan.chips,
+        fleet=plan.fleet,
         mesh=plan.mesh.axes,
         prefill_rules=plan.prefill.rules,
         generate_rules=plan.generate.rules,
@@ -170,17 +199,22 @@ def refused(values: Values, error: ShardwrightError) -> Infeasible:
 
 def infeasible_at(case: Case, batch: int, problem: Problem) -> Infeasible:
     """Which limits a setting breaks, and by how much."""
-    found = explain_infeasible(problem)
-    sentences = conflict_text(case.pinned(batch), found)[1:]
+    return told(case.pinned(batch), case.values(batch), explain_infeasible(problem))
+
+
+def told(spec: Spec, values: Values, found: Reasons) -> Infeasible:
+    """A conflict as numbers and in one line."""
     return Infeasible(
-        values=case.values(batch),
+        values=values,
         conflicts=tuple(conflict_of(need) for need in found.conflict),
-        reason="; ".join(sentence.strip() for sentence in sentences),
+        reason="; ".join(sentence.strip() for sentence in conflict_text(spec, found)[1:]),
     )
 
 
 def conflict_of(need: Need) -> Conflict:
-    """A broken limit in bytes or seconds."""
+    """A broken limit in bytes or seconds, of a fleet in chips."""
+    if need.limit == "fleet_chips":
+        return Conflict(limit=need.limit, have=need.have, need=need.need)
     if need.limit == "hbm":
         return Conflict(limit="hbm", have=need.have * UNIT_BYTES, need=need.need * UNIT_BYTES)
     return Conflict(limit=need.limit, have=rounded(need.have / NS), need=rounded(need.need / NS))
