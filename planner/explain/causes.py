@@ -38,7 +38,8 @@ def phase_weights(plan: Plan) -> Mapping[str, float]:
     """What a second of each phase's step adds to the objective of a request; of a fleet to the chips it keeps busy."""
     if plan.fleet is not None and plan.pool is not None:
         output = spec_of(plan).workload.output_tokens.mean
-        read = len(plan.pool.mesh.chips) / plan.prefill.prompts
+        stages = plan.prefill.stages.count if plan.prefill.stages else 1
+        read = len(plan.pool.mesh.chips) / plan.prefill.prompts / stages
         return {"prefill": read, "generate": len(plan.mesh.chips) * output / plan.generate.batch}
     problem = problem_of(spec_of(plan))
     place = Place(len(plan.mesh.chips), plan.prefill.prompts, plan.generate.batch)

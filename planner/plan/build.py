@@ -17,6 +17,8 @@ from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
+from planner.problem.pipeline import Pipeline
+from planner.problem.pools import PoolPricer
 from planner.problem.primitives import Collective
 from planner.problem.problem import NS
 from planner.problem.rules import PrefillRules, Rules
@@ -52,6 +54,12 @@ class Chosen:
     load: Load
     slices: int = 1
     reader: "Chosen | None" = None
+    pipeline: Pipeline | None = None
+
+    @property
+    def stages(self) -> int:
+        """Pipeline stages of prefill."""
+        return self.pipeline.stages if self.pipeline else 1
 
     @property
     def reads(self) -> "Chosen":
@@ -66,7 +74,15 @@ class Chosen:
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
         reads = self.reads
-        return prefill_parts(reads.rules, reads.load.prompt, reads.prompts, reads.machine)
+        return reads.parts_of_prompt(reads.load.prompt)
+
+    def parts_of_prompt(self, tokens: int) -> Parts:
+        """Rooflines of the prefill of prompts of some length, in all stages, by address."""
+        parts = prefill_parts(self.rules, tokens, self.prompts, self.machine)
+        if self.pipeline is None:
+            return parts
+        permutes = self.pipeline.permute(self.rules.prefill, tokens, self.machine, self.prompts)
+        return self.pipeline.parts(parts, permutes, self.machine)
 
     def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
@@ -75,7 +91,16 @@ class Chosen:
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
         reads = self.reads
-        return planned.prefill_step(reads.rules, reads.load.prompt, reads.machine.program, reads.prompts)
+        found = planned.prefill_step(reads.rules, reads.load.prompt, reads.machine.program, reads.prompts)
+        if reads.pipeline is not None:
+            found.append(reads.pipeline.permute(reads.rules.prefill, reads.load.prompt, reads.machine, reads.prompts))
+        return found
+
+    def collective_s(self, planned_one: Collective) -> float:
+        """Seconds of one execution of a planned collective."""
+        if planned_one.kind == "permute" and self.pipeline is not None:
+            return self.pipeline.permute_s(planned_one, self.machine)
+        return self.machine.seconds(planned_one)
 
 
 def chosen_of(plan: schema.Plan) -> Chosen:
@@ -85,7 +110,13 @@ def chosen_of(plan: schema.Plan) -> Chosen:
     here = Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load, slices)
     if plan.pool is None:
         return here
-    reader = replace(here, rules=read_back.prefill_rules_of(plan), machine=read_back.prefill_machine_of(plan))
+    reader = replace(
+        here,
+        rules=read_back.prefill_rules_of(plan),
+        machine=read_back.prefill_machine_of(plan),
+        slices=(plan.fleet.prefill_slices or 1) if plan.fleet else 1,
+        pipeline=read_back.pipeline_of(plan),
+    )
     return replace(here, prompts=1, reader=reader)
 
 
@@ -123,7 +154,8 @@ def decoded(solution: Solution) -> Chosen:
 def chosen_from(taken: Taken, batch: int, prompts: int, slices: int) -> Chosen:
     """What was taken, with the machine and the lengths it was priced for."""
     made_by = taken.candidate.table.source
-    return Chosen(rules_of(taken), made_by.machine, batch, prompts, made_by.load, slices)
+    pipeline = made_by.pipeline if isinstance(made_by, PoolPricer) else None
+    return Chosen(rules_of(taken), made_by.machine, batch, prompts, made_by.load, slices, pipeline=pipeline)
 
 
 def decoded_fleet(solution: FleetSolution) -> Chosen:
@@ -175,6 +207,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     return schema.Prefill(
         rules=schema.PrefillRules(**rules._asdict()),
         stored=None if chosen.reader is None else schema.GenerateRules(**stored._asdict()),
+        stages=stages_of(reads.pipeline),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
         prompts=reads.prompts,
         tokens=reads.load.prompt,
@@ -182,8 +215,13 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
         step_s=costs.total_s(parts, reads.machine),
         binds=costs.binds(parts, reads.machine),
         parts=tuple(rooflines(parts, reads.machine)),
-        collectives=tuple(priced(chosen.prefill_collectives(), reads.machine)),
+        collectives=tuple(priced(chosen.prefill_collectives(), reads)),
     )
+
+
+def stages_of(pipeline: Pipeline | None) -> schema.Stages | None:
+    """The pipeline stages of prefill, if there are any."""
+    return None if pipeline is None else schema.Stages(axis=pipeline.axis.name, count=pipeline.stages)
 
 
 def pool_of(spec: Spec, reader: Chosen | None) -> schema.Pool | None:
@@ -191,10 +229,13 @@ def pool_of(spec: Spec, reader: Chosen | None) -> schema.Pool | None:
     if reader is None:
         return None
     stored, rules, machine = *reader.rules, reader.machine
-    weights = hbm.weights_bytes(stored, machine.sizes, machine.ways)
+    pipeline = reader.pipeline
+    blocks = {name: hbm.WEIGHTS_BYTES[name](stored, machine.sizes, machine.ways) for name in machine.sizes.blocks}
+    weights = sum(pipeline.kept(name, size) if pipeline else size for name, size in blocks.items())
+    whole = replace(machine, mesh=pipeline.whole(machine.mesh)) if pipeline else machine
     held = hbm.prefill_bytes(stored, rules, reader.load.longest, machine.sizes, machine.ways, reader.prompts)
     budget = budget_of(spec, machine, weights=weights, activations=held)
-    return schema.Pool(slice=str(machine.slice), mesh=mesh_of(machine), padding=tuple(padding_of(reader)), hbm=budget)
+    return schema.Pool(slice=str(machine.slice), mesh=mesh_of(whole), padding=tuple(padding_of(reader)), hbm=budget)
 
 
 def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
@@ -209,7 +250,7 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
         step_s=costs.total_s(parts, chosen.machine),
         binds=costs.binds(parts, chosen.machine),
         parts=tuple(rooflines(parts, chosen.machine)),
-        collectives=tuple(priced(chosen.generate_collectives(), chosen.machine)),
+        collectives=tuple(priced(chosen.generate_collectives(), chosen)),
     )
 
 
@@ -246,10 +287,11 @@ STEP_ORDER = (
     "logits",
     "sampling",
     "step",
+    "pipeline",
 )
 
 
-def priced(found: Iterable[Collective], machine: Machine) -> list[schema.Collective]:
+def priced(found: Iterable[Collective], chosen: Chosen) -> list[schema.Collective]:
     """Collectives with their seconds over the whole step."""
     return [
         schema.Collective(
@@ -258,7 +300,7 @@ def priced(found: Iterable[Collective], machine: Machine) -> list[schema.Collect
             axes=each.axes,
             bytes=each.bytes,
             count=each.repeats,
-            seconds=each.repeats * machine.seconds(each),
+            seconds=each.repeats * chosen.collective_s(each),
         )
         for each in found
     ]

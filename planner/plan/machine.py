@@ -1,5 +1,6 @@
 """The way back from a plan to what it was priced from: the machine, the rule tables, the spec."""
 
+from dataclasses import replace
 from typing import Any
 
 from cost_models.chips import chip
@@ -8,6 +9,7 @@ from cost_models.torus import MeshAxis, parse_slice
 from planner.plan.schema import Plan
 from planner.problem.build import bucket_of
 from planner.problem.machine import Machine
+from planner.problem.pipeline import Pipeline
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
@@ -30,7 +32,17 @@ def machine_of(plan: Plan) -> Machine:
 
 def prefill_machine_of(plan: Plan) -> Machine:
     """The chips and links that prefill has: those of its own slices, or of the plan's."""
-    return machine_of(plan.at("prefill"))
+    whole, pipeline = machine_of(plan.at("prefill")), pipeline_of(plan)
+    return whole if pipeline is None else replace(whole, mesh=pipeline.staged(whole.mesh))
+
+
+def pipeline_of(plan: Plan) -> Pipeline | None:
+    """The pipeline stages of prefill, if there are any."""
+    stages = plan.prefill.stages
+    if stages is None:
+        return None
+    axis = next(axis for axis in plan.at("prefill").mesh.axes if axis.name == stages.axis)
+    return Pipeline(MeshAxis(**_fields(axis)))
 
 
 def prefill_rules_of(plan: Plan) -> Rules:

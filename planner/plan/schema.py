@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 
 FORMAT_VERSION = "1.0"
 
-CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
+CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
 
 
 class Record(BaseModel):
@@ -134,6 +134,13 @@ class RunnerUp(Record):
     objective_ratio: float
 
 
+class Stages(Record):
+    """Pipeline stages of prefill: the mesh axis along which layers are cut. Each reads its own prompts meanwhile."""
+
+    axis: str
+    count: int
+
+
 class Prefill(Record):
     """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
     one."""
@@ -141,6 +148,7 @@ class Prefill(Record):
     rules: PrefillRules
     stored: GenerateRules | None = None
     """How weights are stored on the slices that prefill has to itself."""
+    stages: Stages | None = None
     strategy: Strategy
     prompts: int = 1
     tokens: int

@@ -64,7 +64,7 @@ def fleet_of(
         return None
     output, reads = spec.workload.output_tokens.mean, chosen.reads
     rate = closed_rate(spec, chosen, prefill_s, generate_s, transfer) if arrivals is None else float(arrivals.per_s)
-    read_busy = rate / reads.slices * prefill_s / reads.prompts
+    read_busy = rate / reads.slices * prefill_s / reads.stages / reads.prompts
     active = chosen.batch - (chosen.prompts - 1) / 2
     step_s = generate_s if reader else generate_s / (1 - read_busy)
     chips = chosen.slices * chosen.machine.slice.chips
@@ -87,7 +87,7 @@ def closed_rate(
     """Requests a second that prefill slices and generate slices serve when clients come back at once."""
     sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
     made_s = max(spec.workload.output_tokens.mean * generate_s / chosen.batch, sent_s)
-    return min(reads.slices / max(prefill_s / reads.prompts, sent_s), chosen.slices / made_s)
+    return min(reads.slices / max(prefill_s / reads.stages / reads.prompts, sent_s), chosen.slices / made_s)
 
 
 def first_token_s(
@@ -103,7 +103,9 @@ def first_token_s(
     sent_s = reads.prompts * transfer.seconds if transfer else 0.0
     if arrivals is None:
         return (reads.prompts - 1) / 2 / rate + prefill_s + sent_s + generate_s
-    return arrivals.to_first_token_ns(prefill_s * NS, place_of(reads)) / NS + sent_s + generate_s
+    read_s = prefill_s / reads.stages
+    waits_s = arrivals.to_first_token_ns(read_s * NS, place_of(reads)) / NS
+    return waits_s + prefill_s - read_s + sent_s + generate_s
 
 
 def tails_of(
@@ -117,7 +119,9 @@ def tails_of(
     """What 95 % of requests stay within."""
     reads, output = chosen.reads, spec.workload.output_tokens.mean
     sent_s = reads.prompts * transfer.seconds if transfer else 0.0
-    ttft_s = arrivals.to_first_token_p95_ns(prefill_s * NS, place_of(reads)) / NS + sent_s + generate_s
+    read_s = prefill_s / reads.stages
+    later_s = (prefill_s - read_s) * float(reads.load.stretch) + sent_s + generate_s
+    ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, place_of(reads)) / NS + later_s
     if chosen.reader is not None:
         return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s)
     per_s = float(arrivals.prefills_per_ns(place_of(reads))) * NS

@@ -96,6 +96,9 @@ def phase_title(phase: Prefill | Generate) -> Text:
 
 def prompts_text(prefill: Prefill) -> str:
     """What one prefill reads."""
+    if prefill.stages is not None:
+        alone = prompts_text(prefill.model_copy(update={"stages": None}))
+        return f"{alone}, layers in {prefill.stages.count} pipeline stages on {prefill.stages.axis}"
     if prefill.prompts == 1:
         return f"one prompt of {prefill.tokens} tokens"
     return f"{prefill.prompts} prompts of {prefill.tokens} tokens together"

@@ -17,6 +17,7 @@ from planner.problem.handover import links, prompt_cache_bytes
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
+from planner.problem.pipeline import pipelines
 from planner.problem.pools import Apart, PoolPricer, generate_pools, prefill_pools
 from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
@@ -77,9 +78,11 @@ def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Ch
     for slice_ in slices:
         load = load_of(spec, slice_, pool_batches(spec))
         for mesh in meshes(slice_):
-            machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
-            pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(mesh)), rendered=False)
-            pricers.setdefault(str(slice_), []).append(PoolPricer(pricer))
+            for pipeline in pipelines(mesh, sizes):
+                staged = pipeline.staged(mesh) if pipeline else mesh
+                machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, staged, sizes)
+                pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(staged)), rendered=False)
+                pricers.setdefault(str(slice_), []).append(PoolPricer(pricer, pipeline))
     largest = None if problem.arrivals else max(each.chips for each in slices)
     demand = Demand(
         output,
@@ -92,11 +95,16 @@ def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Ch
     between = {(str(one), str(other)): links(one, other, machine_chip) for one in slices for other in slices}
     return Apart(
         tuple(prefill_pools(pricers, limits, output)),
-        tuple(generate_pools(pricers, limits, output)),
+        tuple(generate_pools(unstaged(pricers), limits, output)),
         demand,
         between,
         prompt_cache_bytes(sizes, spec.workload.prompt_tokens.mean),
     )
+
+
+def unstaged(pricers: dict[str, list[PoolPricer]]) -> dict[str, list[PoolPricer]]:
+    """Those without a pipeline."""
+    return {name: [each for each in own if each.pipeline is None] for name, own in pricers.items()}
 
 
 def pool_batches(spec: Spec) -> tuple[int, ...]:

@@ -83,6 +83,7 @@ PART_OF = {
     "logits.rows": "logits",
     "sampling.candidates": "sampling",
     "sampling.tokens": "sampling",
+    "pipeline.rows": "pipeline",
 }
 
 

@@ -40,6 +40,12 @@ class PrefillSide(NamedTuple):
     prompts: int
     ns: float
     stretch: Fraction
+    stages: int = 1
+
+    @property
+    def read_ns(self) -> float:
+        """Nanoseconds between the ends of two prefills: stages of a pipeline read several at once."""
+        return self.ns / self.stages
 
 
 class GenerateSide(NamedTuple):
@@ -97,7 +103,7 @@ class Demand:
 
     def prefill_bound(self, side: PrefillSide) -> float:
         """What a prefill slice adds to the value at least."""
-        reads = side.ns / side.prompts
+        reads = side.read_ns / side.prompts
         if self.arrivals is not None and self.goal == "cost":
             slices = self.prefill_slices(side, 0.0, 0.0, self.arrivals)
             return side.chips * (CHIP_NS * slices + reads) if slices <= MOST_SLICES else float("inf")
@@ -148,18 +154,22 @@ class Demand:
     ) -> set[int]:
         """Numbers of prefill slices for so many generate slices: around what feeds them, no more than there may be.
 
+        Clients of a closed loop fill the slots and the prefills; latency is asked for with all of them in slots.
         Up to there one more serves more requests for each chip, beyond it only adds chips.
         """
         reads, makes = self.request_ns(prefill, generate, sent_ns)
         fed = reads * slices / makes
         found = {max(1, int(np.floor(fed))), max(1, int(np.ceil(fed)))}
         most = min(each for each in (self.fleet_chips, link.most_chips, float("inf")) if each is not None)
-        room = int(min((most - slices * generate.chips) // prefill.chips, MOST_SLICES)) if not link.one_each else 1
+        rooms = [(most - slices * generate.chips) // prefill.chips, 1 if link.one_each else MOST_SLICES]
+        if self.goal != "latency":
+            rooms.append((self.concurrency - slices * generate.batch) // (prefill.prompts * prefill.stages))
+        room = int(min(rooms))
         return {min(each, room) for each in found} if room > 0 else set()
 
     def request_ns(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float) -> tuple[float, float]:
         """Nanoseconds of a prefill slice and of a generate slice for one request."""
-        reads = max(prefill.ns / prefill.prompts, sent_ns)
+        reads = max(prefill.read_ns / prefill.prompts, sent_ns)
         return reads, max(self.output_tokens * generate.ns / generate.batch, sent_ns)
 
     def closed_with(
@@ -233,12 +243,14 @@ class Waits:
     @classmethod
     def of(cls, prefill: PrefillSide, arrivals: Arrivals) -> "Waits":
         """The waits of a prefill slice."""
-        least = at_least(float(arrivals.per_s) / NS * prefill.ns / prefill.prompts / float(arrivals.most_busy))
+        read_ns = prefill.read_ns
+        least = at_least(float(arrivals.per_s) / NS * read_ns / prefill.prompts / float(arrivals.most_busy))
         mean, p95 = np.full(MOST_SLICES, np.inf), np.full(MOST_SLICES, np.inf)
         for slices in numbers(least):
             at = Place(prefill.chips, prefill.prompts, 1, slices, prefill.stretch)
-            mean[slices - 1] = arrivals.to_first_token_ns(prefill.ns, at)
-            p95[slices - 1] = arrivals.to_first_token_p95_ns(prefill.ns, at)
+            mean[slices - 1] = arrivals.to_first_token_ns(read_ns, at) + prefill.ns - read_ns
+            tail = arrivals.to_first_token_p95_ns(read_ns, at)
+            p95[slices - 1] = tail + (prefill.ns - read_ns) * float(prefill.stretch)
         return cls(np.minimum.accumulate(mean), np.minimum.accumulate(p95), least)
 
 

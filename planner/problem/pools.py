@@ -8,6 +8,8 @@ falls with a shorter step, so a slice and its load ask for the shortest step, wh
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
+from math import floor
 
 import numpy as np
 
@@ -15,11 +17,13 @@ from planner.problem import hbm
 from planner.problem.demand import Demand
 from planner.problem.handover import Link
 from planner.problem.legal import legal_batch
+from planner.problem.machine import Machine
 from planner.problem.options import D_ROLES, ROLES, Mode, Option, Role, mode_tuples, role_tuples, stored_as, stream
-from planner.problem.problem import Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem, Stored
-from planner.problem.rules import GenerateRules
+from planner.problem.pipeline import Pipeline
+from planner.problem.problem import NS, Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem, Stored
+from planner.problem.rules import GenerateRules, PrefillRules
 from planner.problem.spaces import STREAMS, Key, Roles, code
-from planner.problem.tables import Pricer, nanoseconds, units64
+from planner.problem.tables import Load, Pricer, nanoseconds, units64
 
 PREFILL_STREAMS = ("whole", "d_model", "tokens", "d_model_tokens")
 """What an axis cuts in the residual stream of prefill; blocks also agree on a stored d_model that they gather."""
@@ -33,6 +37,7 @@ class Pool:
     chips: int
     load: int
     problem: Problem
+    stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,24 @@ class PoolPricer:
     """The options of one phase on one mesh, and their prices."""
 
     pricer: Pricer
+    pipeline: Pipeline | None = None
     _keys: dict[str, list[Key]] = field(default_factory=dict)
     _roles: dict[str, list[Roles]] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Machine:
+        """The chips and links of a slice, of a stage where there are several."""
+        return self.pricer.machine
+
+    @property
+    def load(self) -> Load:
+        """The lengths that it is priced for."""
+        return self.pricer.load
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline, 1 for none."""
+        return self.pipeline.stages if self.pipeline else 1
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -83,19 +104,22 @@ class PoolPricer:
         machine = self.pricer.machine
         layouts = len(PREFILL_STREAMS) ** len(machine.mesh)
         return MeshTable(
-            str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self.pricer,
-            self.pricer.load.stretch,
+            str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self,
+            self.load.stretch,
         )  # fmt: skip
 
     def prefill_floor(self, prompts: int, limit: int | None) -> Floor:
         """The floor of a prefill, whose slice keeps no cache."""
-        whole = self.pricer.floors.of(prompts, None)
+        whole, vocab_ns = self.pricer.floors.of(prompts, None), 0
+        if self.pipeline is not None:
+            vocab_ns = floor(self.pipeline.vocab_s(whole.prefill_ns / NS, self.machine) * NS)
         held = sum(self.least_units) + self.pricer.floors.vocab_units
         stored = (
             Stored(each.prefill_ns, np.zeros((len(each.prefill_ns), 1), dtype=np.int64), fits(units, held, limit))
             for each, units in zip(whole.stored, self.units, strict=True)
         )
-        return Floor(tuple(stored), whole.prefill_ns, np.zeros(1, dtype=np.int64), np.array([held]))
+        least_ns = max(0, vocab_ns - 1) if self.pipeline else whole.prefill_ns
+        return Floor(tuple(stored), least_ns, np.zeros(1, dtype=np.int64), np.array([held]))
 
     def generate_floor(self, at: int, limit: int | None) -> Floor:
         """The floor of a generate step."""
@@ -109,7 +133,7 @@ class PoolPricer:
     @cached_property
     def units(self) -> list[Ints]:
         """HBM units of every way to store the weights of a block's floor."""
-        return [block.units for block in self.pricer.floors.blocks]
+        return [block.units // self.stages for block in self.pricer.floors.blocks]
 
     @cached_property
     def least_units(self) -> list[int]:
@@ -122,8 +146,8 @@ class PoolPricer:
         keys = self.keys(name)
         tables = [self.pricer.rules(name, Option(*key)) for key in keys]
         read = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in tables]
-        each_once = {pair: self.pricer.prefill(name, *pair, prompts) for pair in dict.fromkeys(read)}
-        weights = {stored: hbm.WEIGHTS_BYTES[name](stored, sizes, ways) for stored, _ in tables}
+        each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(read)}
+        weights = {stored: self.kept(name, hbm.WEIGHTS_BYTES[name](stored, sizes, ways)) for stored, _ in tables}
         priced = [
             (each_once[pair][0], each_once[pair][1] + weights[stored])
             for pair, (stored, _) in zip(read, tables, strict=True)
@@ -133,6 +157,20 @@ class PoolPricer:
         column = Column(np.zeros_like(units), units, np.ones(len(keys), dtype=np.bool_))
         ns = nanoseconds(each[0] for each in priced)
         return Block(name, [Option(*key) for key in keys], residual, ns, lambda _: column)
+
+    def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
+        """Seconds of the prefill of a block through all stages, and the bytes per chip that it holds meanwhile."""
+        seconds, held = self.pricer.prefill(name, stored, rules, prompts)
+        if self.pipeline is not None and name == "vocab":
+            return self.pipeline.vocab_s(seconds, self.machine), held
+        if self.pipeline is not None and name == "attention":
+            permute = self.pipeline.permute(rules, self.load.prompt, self.machine, prompts)
+            seconds += permute.repeats * self.pipeline.permute_s(permute, self.machine)
+        return seconds, held
+
+    def kept(self, name: str, layer_bytes: int) -> int:
+        """Weights of a block on a chip."""
+        return self.pipeline.kept(name, layer_bytes) if self.pipeline else layer_bytes
 
     def generate_block(self, name: str, at: int) -> Block:
         """One block of a generate step."""
@@ -184,18 +222,18 @@ def fits(units: Ints, least: int, limit: int | None) -> Bools:
 
 
 def prefill_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, output_tokens: int) -> Iterator[Pool]:
-    """For each slice and number of prompts read together, the shortest prefill."""
+    """For each slice, number of stages and of prompts read together, the shortest prefill."""
     for name, own in pricers.items():
-        for prompts in own[0].pricer.load.prompts:
-            tables = tuple(each.prefill_table(prompts) for each in own)
+        for stages, prompts in product(sorted({each.stages for each in own}), own[0].load.prompts):
+            tables = tuple(each.prefill_table(prompts) for each in own if each.stages == stages)
             problem = Problem(tables, (prompts,), output_tokens, "prefill", Limits(hbm=limits.hbm))
-            yield Pool(name, tables[0].chips, prompts, problem)
+            yield Pool(name, tables[0].chips, prompts, problem, stages)
 
 
 def generate_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, output_tokens: int) -> Iterator[Pool]:
     """For each slice and batch, the shortest step."""
     for name, own in pricers.items():
-        for at, batch in enumerate(own[0].pricer.load.batches):
+        for at, batch in enumerate(own[0].load.batches):
             tables = tuple(each.generate_table(at) for each in own)
             problem = Problem(tables, (batch,), output_tokens, "generate", Limits(hbm=limits.hbm))
             yield Pool(name, tables[0].chips, batch, problem)

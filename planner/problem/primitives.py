@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 from planner.problem.rules import Axes, GenerateRules, PrefillRules, Ways, without
 from planner.problem.sizes import Sizes
 
-CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all"]
+CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
 
 FLOAT32 = 4
 

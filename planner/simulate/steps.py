@@ -6,8 +6,7 @@ planned bucket keeps its predicted step whatever the catalogue says by now.
 
 from dataclasses import dataclass
 
-from planner.plan.build import prefill_parts
-from planner.plan.machine import prefill_machine_of, prefill_rules_of
+from planner.plan.build import chosen_of
 from planner.plan.schema import Plan
 from planner.problem import costs
 
@@ -38,5 +37,5 @@ def steps_of(plan: Plan) -> Steps:
 
 def prefill_cost_s(plan: Plan, tokens: int) -> float:
     """Seconds of the prefill of a bucket by the cost models."""
-    machine = prefill_machine_of(plan)
-    return costs.total_s(prefill_parts(prefill_rules_of(plan), tokens, plan.prefill.prompts, machine), machine)
+    reads = chosen_of(plan).reads
+    return costs.total_s(reads.parts_of_prompt(tokens), reads.machine)

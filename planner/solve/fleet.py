@@ -73,7 +73,7 @@ class FleetSearch:
     def prefill_side(self, at: int) -> PrefillSide:
         """A prefill pool in numbers."""
         pool = self.prefill.pools[at]
-        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.stretch(at))
+        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.stretch(at), pool.stages)
 
     def generate_side(self, at: int) -> GenerateSide:
         """A generate pool in numbers."""

@@ -158,24 +158,26 @@ def valued(
     if demand.arrivals is None:
         if demand.goal == "latency" and making * batch != demand.concurrency:
             return None
-        if making * batch > demand.concurrency:
+        if demand.goal != "latency" and making * batch + reading * prompts * one.stages > demand.concurrency:
             return None
-        between = max(prefill_ns / prompts / reading, sent / reading, out * step_ns / batch / making, sent / making)
+        read_ns = prefill_ns / one.stages
+        between = max(read_ns / prompts / reading, sent / reading, out * step_ns / batch / making, sent / making)
         ttft = (prompts - 1) / 2 * between + prefill_ns + prompts * sent + step_ns
         goal = {"cost": chips * between, "throughput": between, "latency": ttft + out * step_ns}[demand.goal]
         return None if limits.ttft is not None and ttft > limits.ttft else (0.0, goal)
     per_ns, busy = float(demand.arrivals.per_s) / NS, float(demand.arrivals.most_busy)
-    if per_ns * sent > busy * min(reading, making) or per_ns * prefill_ns / prompts > busy * reading:
+    read_ns = prefill_ns / one.stages
+    if per_ns * sent > busy * min(reading, making) or per_ns * read_ns / prompts > busy * reading:
         return None
     if per_ns * out * step_ns > most_slot_utilization(batch) * batch * making:
         return None
-    queue = per_ns / reading / prompts, prefill_ns, 1.0, demand.arrivals.prompt_spread
+    queue = per_ns / reading / prompts, read_ns, 1.0, demand.arrivals.prompt_spread
     filling, stretch = (prompts - 1) / 2 / per_ns, float(one.problem.meshes[0].stretch)
     mean = filling + prefill_ns + mean_wait_s(*queue) + prompts * sent + step_ns
     tail = 2 * filling + prefill_ns * stretch + p95_wait_s(*queue) + prompts * sent + step_ns
     if any(limit is not None and value > limit for limit, value in ((limits.ttft, mean), (limits.ttft_p95, tail))):
         return None
-    return chips, one.chips * prefill_ns / prompts + other.chips * out * step_ns / batch
+    return chips, one.chips * read_ns / prompts + other.chips * out * step_ns / batch
 
 
 def as_value(found: FleetSolution | None, apart: Apart) -> tuple[float, float] | None:
