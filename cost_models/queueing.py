@@ -6,10 +6,10 @@ for one server with general service times, and an exponential tail behind it. Ti
 
 from functools import cache
 from math import exp, log, sqrt
-from statistics import NormalDist
+
+from cost_models.lengths import Z95, fitted
 
 TAIL = 0.05
-Z95 = NormalDist().inv_cdf(1 - TAIL)
 
 
 @cache
@@ -40,12 +40,8 @@ def most_slot_utilization(slots: int) -> float:
 
 
 def spread_of(mean: float, p95: float) -> float:
-    """The squared coefficient of variation of a lognormal of this mean and p95; the widest where there is none.
-
-    sigma = z - sqrt(z^2 - 2 ln(p95 / mean));  exp(sigma^2) - 1
-    """
-    sigma = Z95 - sqrt(max(0.0, Z95**2 - 2 * log(p95 / mean)))
-    return exp(sigma**2) - 1
+    """The squared coefficient of variation of lengths of this mean and p95, as a lognormal has it."""
+    return fitted(mean, p95).spread
 
 
 def wait_if_busy_s(rate: float, service_s: float, arrivals_spread: float, service_spread: float) -> float:
@@ -65,11 +61,16 @@ def mean_wait_s(rate: float, service_s: float, arrivals_spread: float, service_s
 
 
 def p95_wait_s(rate: float, service_s: float, arrivals_spread: float, service_spread: float) -> float:
-    """Seconds that 95 % of arrivals wait at most: P(W > t) = rho exp(-t / W_busy)     (exponential tail)."""
+    """Seconds that 95 % of arrivals wait at most.
+
+    P(W > t) = rho exp(-t / W_busy): an exponential tail. At light load those who find the server busy wait for the rest
+    of one service, even over its length where that is constant: then P(W > t) = rho (1 - t / T), the larger of the two.
+    """
     busy = rate * service_s
     if busy <= TAIL:
         return 0.0
-    return log(min(1.0, busy) / TAIL) * wait_if_busy_s(rate, service_s, arrivals_spread, service_spread)
+    tail = log(min(1.0, busy) / TAIL) * wait_if_busy_s(rate, service_s, arrivals_spread, service_spread)
+    return max(tail, arrivals_spread * (service_s - TAIL / rate))
 
 
 @cache

@@ -13,9 +13,10 @@ from random import Random
 
 import simpy
 
+from cost_models.lengths import fitted
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
-from planner.simulate.lengths import fitted, fractions
+from planner.simulate.lengths import fractions
 from planner.simulate.result import Distribution, Goodput, Simulated
 from planner.simulate.server import Request, Server, client
 from planner.simulate.steps import steps_of
