@@ -1,11 +1,11 @@
 """A fleet as simulated services, interleaved slices or readers and generate servers, and how requests arrive at it.
 
-Each request goes to a slice drawn at random. At a request rate the loop is open: requests arrive at random times,
-whether earlier ones are answered or not.
+A router brings as many requests together as a prefill reads, and sends them to a slice drawn at random. At a request
+rate the loop is open: requests arrive at random times, whether earlier ones are answered or not.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, repeat
 from random import Random
 
@@ -19,15 +19,25 @@ from planner.simulate.steps import Steps, steps_of
 
 @dataclass(frozen=True)
 class Slices:
-    """The slices of a fleet: those that generate, and those that read prompts (the same ones when interleaved)."""
+    """The slices of a fleet, those that generate and those that read prompts (the same ones when interleaved), behind
+    a router that brings `together` requests together."""
 
+    env: simpy.Environment
     generating: Sequence[Slots]
     reading: Sequence[Server | Reader]
+    together: int
     random: Random
+    gathered: list[Request] = field(default_factory=list)
 
     def send(self, request: Request) -> None:
-        """Queue a request at a slice drawn at random."""
-        self.random.choice(self.reading).send(request)
+        """Take a request in; send those that are together to a slice drawn at random."""
+        request.sent_s = self.env.now
+        self.gathered.append(request)
+        if len(self.gathered) == self.together:
+            slice_ = self.random.choice(self.reading)
+            for each in self.gathered:
+                slice_.queue(each)
+            self.gathered.clear()
 
     def slot_utilization(self, start: float, end: float) -> float:
         """The part of all slots that was taken between two times."""
@@ -47,14 +57,14 @@ def overlap_s(spans: Iterable[tuple[float, float]], start: float, end: float) ->
 
 
 def slices_of(env: simpy.Environment, plan: Plan, seed: int) -> Slices:
-    """The slices of a plan's fleet, at work; one interleaved slice where the plan has no fleet."""
+    """The slices of a plan's fleet, at work; one interleaved slice without a router where the plan has no fleet."""
     steps, random, fleet = steps_of(plan), Random(f"slices {seed}"), plan.fleet
     if fleet is not None and fleet.mode == "disaggregated":
         return pools_of(env, plan, fleet, steps, random)
     servers = [Server(env, steps, plan.generate.batch) for _ in range(fleet.slices if fleet else 1)]
     for server in servers:
         env.process(server.serve())
-    return Slices(servers, servers, random)
+    return Slices(env, servers, servers, steps.prompts if fleet else 1, random)
 
 
 def pools_of(env: simpy.Environment, plan: Plan, fleet: Fleet, steps: Steps, random: Random) -> Slices:
@@ -74,7 +84,7 @@ def pools_of(env: simpy.Environment, plan: Plan, fleet: Fleet, steps: Steps, ran
     for reader in readers:
         env.process(reader.serve())
         env.process(reader.hand_over())
-    return Slices(generators, readers, random)
+    return Slices(env, generators, readers, steps.prompts, random)
 
 
 def arrivals(env: simpy.Environment, service: Service, requests: Iterator[Request], gaps: Iterator[float]) -> Process:

@@ -1,6 +1,6 @@
 """Servers of disaggregated serving: readers of prompts, each with a link of its own, and servers that generate.
 
-A reader that is free reads what waits, as many prompts together as planned or fewer. Keys and values then cross its
+A reader reads as many prompts together as planned. Keys and values then cross its
 link, one prompt after the other while it reads on, to a generate server drawn at random. There a prompt waits for a
 slot and for the start of the next step, which is when its first token counts.
 """
@@ -27,16 +27,15 @@ class Reader:
     reading: list[tuple[float, float]] = field(default_factory=list)
     """Start and end of every prefill."""
 
-    def send(self, request: Request) -> None:
-        """Queue a request."""
-        request.sent_s = self.env.now
+    def queue(self, request: Request) -> None:
+        """Let a request wait for its prefill."""
         self.waiting.put(request)
 
     def serve(self) -> Process:
         """One prefill after the other, for ever."""
         while True:
-            batch = [(yield self.waiting.get())]
-            while self.waiting.items and len(batch) < self.steps.prompts:
+            batch: list[Request] = []
+            while len(batch) < self.steps.prompts:
                 batch.append((yield self.waiting.get()))
             start = self.env.now
             yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))

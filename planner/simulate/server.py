@@ -48,7 +48,7 @@ class Service(Protocol):
     """What requests are sent to."""
 
     def send(self, request: Request) -> None:
-        """Queue a request."""
+        """Take a request in."""
 
 
 @dataclass
@@ -108,11 +108,6 @@ class Server(Slots):
 
     reading: list[tuple[float, float]] = field(default_factory=list)
     """Start and end of every prefill."""
-
-    def send(self, request: Request) -> None:
-        """Queue a request."""
-        request.sent_s = self.env.now
-        self.queue(request)
 
     def serve(self) -> Process:
         """Prompts first, steps otherwise, for ever."""

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from cost_models.lengths import fitted
 from cost_models.queueing import (
     erlang_c,
+    gathering_p95,
+    interruptions_p95,
     mean_wait_s,
     most_slot_utilization,
+    p95_of_sum,
     p95_wait_s,
     poisson_p95,
+    poisson_within,
     spread_of,
     wait_if_busy_s,
 )
@@ -91,16 +95,16 @@ def test_erlang_c_grows_with_load_and_falls_with_servers(servers: int, one: floa
     assert erlang_c(servers + 1, high * servers) <= erlang_c(servers, high * servers) + 1e-12
 
 
-def test_one_slot_may_be_taken_a_twentieth_of_the_time() -> None:
-    assert most_slot_utilization(1) == pytest.approx(0.05)
+def test_one_slot_may_be_taken_a_hundredth_of_the_time() -> None:
+    assert most_slot_utilization(1) == pytest.approx(0.01)
 
 
 @given(st.integers(1, 1024))
-def test_more_slots_may_be_fuller_and_95_percent_still_find_one(slots: int) -> None:
+def test_more_slots_may_be_fuller_and_99_percent_still_find_one(slots: int) -> None:
     most = most_slot_utilization(slots)
     assert most < most_slot_utilization(slots + 1) < 1
-    assert erlang_c(slots, most * slots) <= 0.05
-    assert erlang_c(slots, (most + 1e-6) * slots) > 0.05
+    assert erlang_c(slots, most * slots) <= 0.01
+    assert erlang_c(slots, (most + 1e-6) * slots) > 0.01
 
 
 @given(st.integers(8, 20_000), st.floats(1.0, 5.0))
@@ -196,3 +200,66 @@ def test_the_poisson_p95_has_no_step_back_where_the_sum_ends(one: float, other: 
 
 def test_nothing_comes_where_nothing_is_expected() -> None:
     assert poisson_p95(0) == poisson_p95(0.05) == 0 < poisson_p95(0.06)
+
+
+@given(st.floats(0.1, 400), st.data())
+def test_poisson_chances_are_close_to_exact_sums(mean: float, data: st.DataObject) -> None:
+    count = data.draw(st.integers(0, int(2 * mean) + 5))
+    exact = sum(exp(number * log(mean) - mean - lgamma(number + 1)) for number in range(count + 1))
+    assert poisson_within(mean, count) == pytest.approx(exact, abs=0.01)
+
+
+@pytest.mark.parametrize("prompts", [1, 2, 4, 16])
+def test_gathering_takes_as_long_as_played_out(prompts: int) -> None:
+    between = np.random.default_rng(0).exponential(size=(50_000, prompts))
+    others = between[:, 1:].sum(axis=1, keepdims=True) - np.cumsum(
+        np.concatenate([np.zeros((50_000, 1)), between[:, 1:]], axis=1), axis=1
+    )
+    assert gathering_p95(prompts) == pytest.approx(np.quantile(others, 0.95), rel=0.02, abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=4))
+def test_the_tail_of_a_sum_lies_between_the_sums_of_means_and_of_tails(parts: list[tuple[float, float]]) -> None:
+    whole = [(mean, mean + more) for mean, more in parts]
+    assert sum(mean for mean, _ in whole) <= p95_of_sum(whole) * (1 + 1e-9)
+    assert p95_of_sum(whole) <= sum(tail for _, tail in whole) * (1 + 1e-9)
+    assert p95_of_sum(whole[:1]) == pytest.approx(whole[0][1])
+
+
+@given(st.floats(0, 0.98), st.floats(0, 0.98), st.sampled_from([0, 0.1, 0.3, 1, 3]), st.floats(1, 4))
+def test_the_tail_of_reading_and_waiting_is_convex(one: float, other: float, spread: float, tail: float) -> None:
+    def ttft(service: float) -> float:
+        waits = mean_wait_s(1, service, 1, spread), p95_wait_s(1, service, 1, spread)
+        return p95_of_sum([(0.5, 1.5), (service, tail * service), waits])
+
+    assert ttft((one + other) / 2) <= (ttft(one) + ttft(other)) / 2 + 1e-9
+
+
+def interruptions(per_token: float, ratio: float, spread: float) -> npt.NDArray[np.float64]:
+    """Prefills for each token of drawn answers of 200 tokens on average: compound Poisson counts."""
+    random, lengths = np.random.default_rng(3), fitted(200, 200 * ratio)
+    found = []
+    for fraction in random.uniform(0.0005, 0.9995, 4000):
+        length, sigma = lengths.at(fraction), np.log(spread) ** 0.5
+        sizes = random.lognormal(-(sigma**2) / 2, sigma, random.poisson(per_token * length))
+        found.append(float(sizes.sum()) / length)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("per_token", [0.02, 0.2, 1.0])
+@pytest.mark.parametrize(("ratio", "spread"), [(1.0, 1.0), (2.0, 1.2), (3.5, 1.5)])
+def test_interruptions_are_those_of_drawn_answers(per_token: float, ratio: float, spread: float) -> None:
+    played = np.quantile(interruptions(per_token, ratio, spread), 0.95)
+    assert interruptions_p95(per_token, fitted(200, 200 * ratio), spread) == pytest.approx(played, rel=0.07)
+
+
+def test_equal_answers_are_interrupted_as_a_poisson_count_says() -> None:
+    assert interruptions_p95(0.2, fitted(256, 256), 1.0) * 256 == pytest.approx(poisson_p95_by_sums(51), abs=1)
+
+
+@given(st.floats(0.001, 3), st.floats(0.001, 3), st.floats(1, 3.5), st.floats(0.3, 3))
+def test_more_prefills_interrupt_more(one: float, other: float, ratio: float, spread: float) -> None:
+    low, high = sorted((one, other))
+    lengths = fitted(200, 200 * ratio)
+    assert interruptions_p95(low, lengths, spread) <= interruptions_p95(high, lengths, spread) + 1e-6
+    assert interruptions_p95(low, lengths, spread) <= interruptions_p95(low, lengths, 2 * spread) + 1e-2

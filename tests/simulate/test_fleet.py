@@ -4,6 +4,7 @@ import json
 from functools import cache
 from itertools import islice
 from statistics import fmean, pvariance
+from typing import Any
 
 import pytest
 
@@ -105,13 +106,14 @@ def test_a_link_carries_one_prompt_at_a_time() -> None:
     assert quick.ttft_s.mean < base().prefill.step_s * 1.7
 
 
-def test_a_free_reader_reads_fewer_prompts_together_and_a_busy_one_all() -> None:
-    prefill = base().prefill.model_copy(update={"prompts": 4})
-    plan = base().model_copy(update={"prefill": prefill})
-    light, heavy = (simulate(disaggregated(plan, rate_of(load, 4), 8, 1), 3000, 0) for load in (0.05, 0.9))
-    assert light.ttft_s.mean < 1.4 * prefill.step_s
-    assert fleet(heavy).prefill_utilization > 0.95
-    assert heavy.tokens_per_s == pytest.approx(rate_of(0.9, 4) * OUTPUT, rel=0.02)
+@pytest.mark.parametrize("mode", [interleaved, lambda plan, rate, slices: disaggregated(plan, rate, slices, slices)])
+def test_prompts_wait_for_those_that_are_read_with_them_however_many_slices_there_are(mode: Any) -> None:
+    plan = base().model_copy(update={"prefill": base().prefill.model_copy(update={"prompts": 4})})
+    for slices in (1, 3):
+        found = simulate(mode(plan, rate_of(0.2, 4), slices), 2000, 0)
+        waited = found.ttft_s.mean - plan.prefill.step_s
+        assert waited == pytest.approx(3 / 2 / rate_of(0.2, 4), rel=0.2)
+        assert fleet(found).prefill_utilization == pytest.approx(0.2 / slices, rel=0.1)
 
 
 def test_clients_keep_pools_busy_without_a_rate() -> None:
