@@ -7,14 +7,16 @@ No lognormal has a p95 above exp(z^2 / 2) = 3.87 means; beyond that the widest o
 `p95` says what it reaches. p95 = mean makes every length the same.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from fractions import Fraction
+from functools import cache
+from math import ceil, exp, log, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
 NORMAL = NormalDist()
 Z95 = NORMAL.inv_cdf(0.95)
+STEPS = 1024
 
 
 @dataclass(frozen=True)
@@ -52,26 +54,30 @@ class Lognormal:
 
 
 class Reading(NamedTuple):
-    """What prefills take, in times of the planned one: the mean, the squared coefficient of variation, the p95."""
+    """What prefills take, in times of the planned one: the mean, the p95, the squared coefficient of variation."""
 
-    mean: float
+    mean: Fraction
+    p95: Fraction
     spread: float
-    p95: float
 
 
-def reading(lengths: Lognormal, buckets: Sequence[int], planned: int, prompts: int) -> Reading:
+AS_PLANNED = Reading(Fraction(1), Fraction(1), 0.0)
+"""Prefills of prompts that are all in the bucket of the mean one."""
+
+
+@cache
+def reading(lengths: Lognormal, buckets: tuple[int, ...], planned: int, prompts: int) -> Reading:
     """The prefills of `prompts` together, each in the bucket of the longest of them, the last of which holds the rest.
 
     A prefill takes as long as its bucket has tokens; F(b)^P of them are in bucket b or a shorter one. Where half of the
-    prompts do not fit the bucket of the mean one, the mean is one and a half, not one.
+    prompts do not fit the bucket of the mean one, the mean is one and a half, not one. It is rounded up to 1/1024.
     """
     within = [*(lengths.within(bucket) ** prompts for bucket in buckets[:-1]), 1.0]
     chances = [upper - lower for lower, upper in zip([0.0, *within], within, strict=False)]
-    times = [bucket / planned for bucket in buckets]
-    mean = sum(chance * time for chance, time in zip(chances, times, strict=True))
-    square = sum(chance * time**2 for chance, time in zip(chances, times, strict=True))
-    p95 = next(time for time, part in zip(times, within, strict=True) if part >= 0.95)
-    return Reading(mean, max(0.0, square / mean**2 - 1), p95)
+    mean = sum(chance * bucket / planned for chance, bucket in zip(chances, buckets, strict=True))
+    square = sum(chance * (bucket / planned) ** 2 for chance, bucket in zip(chances, buckets, strict=True))
+    p95 = next(bucket for bucket, part in zip(buckets, within, strict=True) if part >= 0.95)
+    return Reading(Fraction(ceil(mean * STEPS - 1e-6), STEPS), Fraction(p95, planned), max(0.0, square / mean**2 - 1))
 
 
 def fitted(mean: float, p95: float) -> Lognormal:

@@ -10,7 +10,7 @@ from functools import cache
 from math import exp, floor, log, sqrt
 from statistics import NormalDist
 
-from cost_models.lengths import Z95, Lognormal, fitted
+from cost_models.lengths import Lognormal
 
 TAIL = 0.05
 SLOT_TAIL = 0.01
@@ -44,11 +44,6 @@ def most_slot_utilization(slots: int) -> float:
         else:
             high = middle
     return low
-
-
-def spread_of(mean: float, p95: float) -> float:
-    """The squared coefficient of variation of lengths of this mean and p95, as a lognormal has it."""
-    return fitted(mean, p95).spread
 
 
 def wait_if_busy_s(rate: float, service_s: float, arrivals_spread: float, service_spread: float) -> float:
@@ -142,17 +137,3 @@ def poisson_within(mean: float, count: int) -> float:
         return total
     ninth = 1 / (9 * (count + 1))
     return 1 - NORMAL.cdf(((mean / (count + 1)) ** (1 / 3) - (1 - ninth)) / sqrt(ninth))
-
-
-@cache
-def poisson_p95(mean: float) -> int:
-    """The least count that a Poisson variable of this mean stays within 95 times in 100."""
-    if mean > 500:
-        return int(mean + Z95 * sqrt(mean) + 1)
-    count, chance = 0, exp(-mean)
-    total = chance
-    while total < 1 - TAIL:
-        count += 1
-        chance *= mean / count
-        total += chance
-    return count

@@ -84,7 +84,7 @@ class PoolPricer:
         layouts = len(PREFILL_STREAMS) ** len(machine.mesh)
         return MeshTable(
             str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self.pricer,
-            self.pricer.load.stretch,
+            self.pricer.load.reading(prompts),
         )  # fmt: skip
 
     def prefill_floor(self, prompts: int, limit: int | None) -> Floor:

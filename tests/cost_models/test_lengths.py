@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.lengths import fitted, reading
+from cost_models.lengths import AS_PLANNED, fitted, reading
 
 
 @given(st.integers(8, 20_000), st.floats(1.0, 3.8))
@@ -48,7 +48,7 @@ def test_a_wide_p95_gives_the_widest_spread() -> None:
 
 
 def test_equal_prompts_take_the_planned_time() -> None:
-    assert reading(fitted(1000, 1000), (256, 512, 1024, 2048), 1024, 4) == (1, 0, 1)
+    assert reading(fitted(1000, 1000), (256, 512, 1024, 2048), 1024, 4) == AS_PLANNED
 
 
 def test_prompts_beyond_the_mean_ones_bucket_take_longer_than_the_plan_says() -> None:
