@@ -92,7 +92,7 @@ class Arrivals:
 
     def interruptions_p95(self, token_ns: float, at: "Place") -> float:
         """The prefills for each token that 95 % of answers stay within, where a token takes so long."""
-        return interruptions_p95(self.rate(at) * token_ns, self.outputs, 1 / at.prompts + at.reading.spread)
+        return interruptions_p95(self.rate(at) * token_ns, self.outputs, 1.0 + at.reading.spread)
 
     def to_first_token_ns(self, prefill_ns: float, at: "Place") -> float:
         """Mean nanoseconds to the first token without the step in progress: g(T_p)."""

@@ -49,8 +49,8 @@ class Setting:
         tail = generate_ns + p95_of_sum([*parts, (mean_wait_s(*queue), p95_wait_s(*queue))])
         kept = [(limits.ttft, mean), (limits.ttft_p95, tail), (limits.tpot, generate_ns / (1 - reading))]
         if limits.tpot_p95 is not None:
-            spread = 1 / at.prompts + at.reading.spread
-            most = interruptions_p95(per_ns / at.prompts * limits.tpot_p95, self.arrivals.outputs, spread)
+            rate, spread = per_ns / at.prompts, 1.0 + at.reading.spread
+            most = interruptions_p95(rate * limits.tpot_p95, self.arrivals.outputs, spread)
             kept.append((limits.tpot_p95, generate_ns + most * whole_ns))
         return all(limit is None or value <= limit * more for limit, value in kept)
 
