@@ -44,7 +44,7 @@ def counted(slices: int) -> str:
 def slots_sentence(subject: Subject, fleet: Fleet) -> str:
     """How full the slots are."""
     batch, taken = subject.plan.generate.batch, percent_text(fleet.slot_utilization)
-    enough = ", so that 95 % of requests find one free" if subject.spec.workload.requests_per_s is not None else ""
+    enough = ", so that 99 % of requests find one free" if subject.spec.workload.requests_per_s is not None else ""
     return f"slots: {taken} of the {batch} of a slice are taken on average{enough}"
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.chips import chip
+from cost_models.lengths import fitted
 from cost_models.stacks import stack
 from cost_models.torus import MeshAxis, parse_slice
 from planner.plan.schema import Plan
-from planner.problem.build import bucket_of
 from planner.problem.machine import Machine
 from planner.problem.pipeline import Pipeline
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
@@ -54,14 +54,14 @@ def prefill_rules_of(plan: Plan) -> Rules:
 def load_of(plan: Plan) -> Load:
     """The lengths that a plan was priced for, with its own batch alone."""
     workload, buckets = spec_of(plan).workload, plan.prefill.buckets
-    tail = workload.prompt_tokens.p95
     return Load(
         batches=(plan.generate.batch,),
         prompts=(plan.prefill.prompts,),
         prompt=plan.prefill.tokens,
         longest=buckets[-1],
         smallest=buckets[0],
-        tail=bucket_of(tail, buckets),
+        buckets=buckets,
+        lengths=fitted(workload.prompt_tokens.mean, workload.prompt_tokens.p95),
         mean_context=workload.prompt_tokens.mean + workload.output_tokens.mean / 2,
         max_context=plan.generate.context,
         page_tokens=plan.generate.page_tokens,

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from cost_models.queueing import poisson_p95
 from planner.plan import schema
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from planner.plan.build import Chosen
 
 SECONDS_PER_HOUR = 3600
+CLOSE = 1e-6
 
 
 def service_of(
@@ -65,6 +65,8 @@ def fleet_of(
     output, reads = spec.workload.output_tokens.mean, chosen.reads
     rate = closed_rate(spec, chosen, prefill_s, generate_s, transfer) if arrivals is None else float(arrivals.per_s)
     read_busy = rate / reads.slices * prefill_s / reads.stages / reads.prompts
+    if arrivals is not None:
+        read_busy *= float(place_of(reads).reading.mean)
     active = chosen.batch - (chosen.prompts - 1) / 2
     step_s = generate_s if reader else generate_s / (1 - read_busy)
     chips = chosen.slices * chosen.machine.slice.chips
@@ -105,7 +107,7 @@ def first_token_s(
         return (reads.prompts - 1) / 2 / rate + prefill_s + sent_s + generate_s
     read_s = prefill_s / reads.stages
     waits_s = arrivals.to_first_token_ns(read_s * NS, place_of(reads)) / NS
-    return waits_s + prefill_s - read_s + sent_s + generate_s
+    return waits_s + (prefill_s - read_s) * float(place_of(reads).reading.mean) + sent_s + generate_s
 
 
 def tails_of(
@@ -117,28 +119,27 @@ def tails_of(
     transfer: schema.Transfer | None,
 ) -> schema.Tails:
     """What 95 % of requests stay within."""
-    reads, output = chosen.reads, spec.workload.output_tokens.mean
+    reads = chosen.reads
     sent_s = reads.prompts * transfer.seconds if transfer else 0.0
     read_s = prefill_s / reads.stages
-    later_s = (prefill_s - read_s) * float(reads.load.stretch) + sent_s + generate_s
+    later_s = (prefill_s - read_s) * float(place_of(reads).reading.p95) + sent_s + generate_s
     ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, place_of(reads)) / NS + later_s
     if chosen.reader is not None:
         return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s)
-    per_s = float(arrivals.prefills_per_ns(place_of(reads))) * NS
-    return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=interrupted_s(generate_s, prefill_s, per_s, output))
+    tpot_s = interrupted_s(generate_s, prefill_s, arrivals, place_of(reads))
+    return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
 
 
-def interrupted_s(generate_s: float, prefill_s: float, prefills_per_s: float, output: float) -> float:
+def interrupted_s(generate_s: float, prefill_s: float, arrivals: Arrivals, at: Place) -> float:
     """The least TPOT in which all prefills fit that come meanwhile with a chance of 95 %."""
-    tpot_s = generate_s
-    while True:
-        prefills = poisson_p95(prefills_per_s * output * tpot_s)
-        longer_s = generate_s + prefills * prefill_s / output
-        if longer_s <= tpot_s:
-            return tpot_s
+    reads_s, tpot_s = prefill_s * float(at.reading.mean), generate_s
+    while (longer_s := generate_s + arrivals.interruptions_p95(tpot_s * NS, at) * reads_s) > tpot_s * (1 + CLOSE):
         tpot_s = longer_s
+    return longer_s
 
 
 def place_of(chosen: "Chosen") -> Place:
     """What the times of the slices are weighed by."""
-    return Place(chosen.machine.slice.chips, chosen.prompts, chosen.batch, chosen.slices, chosen.load.stretch)
+    return Place(
+        chosen.machine.slice.chips, chosen.prompts, chosen.batch, chosen.slices, chosen.load.reading(chosen.prompts)
+    )

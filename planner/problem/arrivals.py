@@ -1,17 +1,20 @@
 """Requests that arrive at random: what keeps slots free, prefills in step and waits within limits, as linear rows.
 
-A fleet of n slices shares the requests evenly, r of them a nanosecond for each. P prompts are read together, in T_p; a
-step of B slots takes T_g. Prefills stop generation, so of the time 1 - r T_p / P is left to steps. With
-A = B - (P - 1) / 2 slots in use at most and `out` tokens an answer:
+A fleet of n slices shares the requests evenly, r of them a nanosecond for each. P prompts are read together, in T_p
+for the planned bucket and T = m T_p on average over all buckets; a step of B slots takes T_g. Prefills stop generation,
+so of the time 1 - r T / P is left to steps. With A = B - (P - 1) / 2 slots in use at most and `out` tokens an answer:
 
-    slots      r out T_g / (1 - r T_p / P) <= u A        u: the part that may be taken so that 95 % find a slot free
-    prefill    r T_p / P <= most_busy
-    tpot       out T_g + (r out L / P) T_p <= out L      T_g / (1 - r T_p / P) <= L
-    tpot_p95   out T_g + q T_p <= out L                  q: prefills that come in out L, with a chance of 95 %
-    ttft       T_g + g(T_p) <= L                         g: waiting for a full prefill, for those before it, the prefill
+    slots      r (T / P + out T_g / A) <= u              u: the load at which 99 % find a slot free
+    prefill    r T / P <= most_busy
+    tpot       T_g + (r L / P) T <= L                    T_g / (1 - r T / P) <= L
+    tpot_p95   T_g + x T <= L                            x: prefills for each token in L, with a chance of 95 %
+    ttft       T_g + g(T) <= L                           g: waiting for a full prefill, for those before it, the prefill
 
-The last is convex in T_p: it is planned by the chords of g, which lie above it, so the limit is kept. Sources of the
-formulas: `cost_models/queueing.py`, docs/explanation/queues.md.
+The last is convex in T: it is planned by the chords of g, which lie above it, so the limit is kept. The first bounds an
+uneven load: while prompts come faster steps come slower, so slots fill up less evenly than they would alone, with a
+variance of up to 1 / (1 - r T / P)^2 of the mean. By Hayward's approximation that may be
+r out T_g / A <= (1 - r T / P) u(B (1 - r T / P)^2), and u - r T / P is just below it. Sources of the formulas:
+`cost_models/queueing.py`, docs/explanation/queues.md.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +25,15 @@ from itertools import pairwise
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from cost_models.queueing import mean_wait_s, most_slot_utilization, p95_wait_s, poisson_p95
+from cost_models.lengths import Lognormal
+from cost_models.queueing import (
+    gathering_p95,
+    interruptions_p95,
+    mean_wait_s,
+    most_slot_utilization,
+    p95_of_sum,
+    p95_wait_s,
+)
 
 if TYPE_CHECKING:
     from planner.problem.problem import Limits, Place
@@ -38,12 +49,12 @@ Row = tuple[Fraction | float, Fraction | float, Fraction | float]
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Requests a second over the whole fleet, the part of the time that prefill may take, the squared coefficient of
-    variation of prompt lengths, and the chips that the fleet may have."""
+    """Requests a second over the whole fleet, the part of the time that prefill may take, how long answers are, and the
+    chips that the fleet may have."""
 
     per_s: Fraction
     most_busy: Fraction
-    prompt_spread: float
+    outputs: Lognormal
     fleet_chips: int | None = None
 
     def whole_rows(self, limits: "Limits", output: Fraction, at: "Place") -> "tuple[WholeRow, ...]":
@@ -60,43 +71,56 @@ class Arrivals:
 
     def rows(self, limits: "Limits", output: Fraction, at: "Place") -> Iterator[Row]:
         """Everything that a slice has to keep, but HBM."""
-        prefills = self.prefills_per_ns(at)
+        read = self.prefills_per_ns(at) * at.reading.mean
         yield self.slots_row(output, at)
-        yield prefills, Fraction(0), self.most_busy
+        yield read, Fraction(0), self.most_busy
         if limits.tpot is not None:
-            yield prefills * output * limits.tpot, output, output * limits.tpot
+            yield read * limits.tpot, Fraction(1), Fraction(limits.tpot)
         if limits.tpot_p95 is not None:
-            within = poisson_p95(float(prefills * output * limits.tpot_p95))
-            yield Fraction(within), output, output * limits.tpot_p95
+            most = self.interruptions_p95(limits.tpot_p95, at)
+            yield float(at.reading.mean) * most, Fraction(1), Fraction(limits.tpot_p95)
         if limits.ttft is not None:
-            yield from chords(lambda ns: self.to_first_token_ns(ns, at), limits.ttft, 1 / prefills)
+            yield from chords(lambda ns: self.to_first_token_ns(ns, at), limits.ttft, 1 / read)
         if limits.ttft_p95 is not None:
-            yield from chords(lambda ns: self.to_first_token_p95_ns(ns, at), limits.ttft_p95, 1 / prefills)
+            yield from chords(lambda ns: self.to_first_token_p95_ns(ns, at), limits.ttft_p95, 1 / read)
 
     def slots_row(self, output: Fraction, at: "Place") -> tuple[Fraction, Fraction, Fraction]:
         """What keeps slots free: its left side halves when slices double."""
         prefills, active = self.prefills_per_ns(at), at.batch - Fraction(at.prompts - 1, 2)
-        taken = Fraction(floor(most_slot_utilization(at.batch) * 1000), 1000) * active
-        return taken * prefills, prefills * at.prompts * output, taken
+        most = Fraction(floor(most_slot_utilization(at.batch) * 1000), 1000)
+        return prefills * at.reading.mean, prefills * at.prompts * output / active, most
+
+    def interruptions_p95(self, token_ns: float, at: "Place") -> float:
+        """The prefills for each token that 95 % of answers stay within, where a token takes so long."""
+        return interruptions_p95(self.rate(at) * token_ns, self.outputs, 1.0 + at.reading.spread)
 
     def to_first_token_ns(self, prefill_ns: float, at: "Place") -> float:
         """Mean nanoseconds to the first token without the step in progress: g(T_p)."""
-        waits = mean_wait_s(self.rate(at), prefill_ns, 1.0, self.prompt_spread)
-        return self.filling_ns(at) + prefill_ns + waits
+        reads = prefill_ns * float(at.reading.mean)
+        waits = mean_wait_s(self.rate(at), reads, 1.0, at.reading.spread)
+        return (at.prompts - 1) / 2 * self.between_ns + reads + waits
 
     def to_first_token_p95_ns(self, prefill_ns: float, at: "Place") -> float:
-        """What 95 % of requests stay within, of a prompt of the 95th percentile."""
-        waits = p95_wait_s(self.rate(at), prefill_ns, 1.0, self.prompt_spread)
-        return 2 * self.filling_ns(at) + prefill_ns * float(at.stretch) + waits
+        """What 95 % of requests stay within."""
+        reads = prefill_ns * float(at.reading.mean)
+        queue = self.rate(at), reads, 1.0, at.reading.spread
+        return p95_of_sum(
+            (
+                ((at.prompts - 1) / 2 * self.between_ns, gathering_p95(at.prompts) * self.between_ns),
+                (reads, prefill_ns * float(at.reading.p95)),
+                (mean_wait_s(*queue), p95_wait_s(*queue)),
+            )
+        )
 
     def rate(self, at: "Place") -> float:
         """Prefills a slice begins in a nanosecond, as a float: the curves are asked for often."""
         return self.float_per_s / NS / at.slices / at.prompts
 
-    def filling_ns(self, at: "Place") -> float:
-        """Mean nanoseconds until the other prompts of a prefill have come: a router of the fleet brings them together,
+    @property
+    def between_ns(self) -> float:
+        """Nanoseconds between requests on average: a router of the fleet brings those together that are read together,
         so it does not depend on the number of slices."""
-        return (at.prompts - 1) / 2 / (self.float_per_s / NS)
+        return NS / self.float_per_s
 
     @cached_property
     def float_per_s(self) -> float:

@@ -6,8 +6,8 @@ from fractions import Fraction
 from math import ceil
 
 from cost_models.chips import Chip, chip
+from cost_models.lengths import fitted
 from cost_models.memory import usable_hbm_bytes
-from cost_models.queueing import spread_of
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
@@ -179,7 +179,8 @@ def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -
         prompt=bucket_of(mean, buckets),
         longest=buckets[-1],
         smallest=buckets[0],
-        tail=bucket_of(workload.prompt_tokens.p95, buckets),
+        buckets=buckets,
+        lengths=fitted(mean, workload.prompt_tokens.p95),
         mean_context=mean + workload.output_tokens.mean / 2,
         max_context=workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
@@ -217,13 +218,13 @@ def limits_of(spec: Spec, machine_chip: Chip) -> Limits:
 
 def arrivals_of(spec: Spec) -> Arrivals | None:
     """Requests that arrive at random, where the spec has a rate."""
-    workload, prompts = spec.workload, spec.workload.prompt_tokens
+    workload, outputs = spec.workload, spec.workload.output_tokens
     if workload.requests_per_s is None:
         return None
     return Arrivals(
         per_s=Fraction(repr(workload.requests_per_s)),
         most_busy=Fraction(repr(spec.serving.max_utilization or MOST_BUSY)),
-        prompt_spread=spread_of(prompts.mean, prompts.p95),
+        outputs=fitted(outputs.mean, outputs.p95),
         fleet_chips=spec.hardware.fleet_chips,
     )
 

@@ -13,13 +13,13 @@ two sides add up, so that a search sees which pairs are worth a look.
 """
 
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from cost_models.lengths import Reading
 from cost_models.queueing import most_slot_utilization
 from planner.problem.arrivals import NS, Arrivals
 from planner.problem.handover import Link
@@ -34,12 +34,13 @@ CHIP_NS = 1e15
 
 
 class PrefillSide(NamedTuple):
-    """A slice that reads `prompts` together, in a time or in a bound on it; `stretch` is of a p95 prompt."""
+    """A slice that reads `prompts` together, in a time or in a bound on it; `reading` is what all prefills
+    take, in times of the planned one."""
 
     chips: int
     prompts: int
     ns: float
-    stretch: Fraction
+    reading: Reading
     stages: int = 1
 
     @property
@@ -243,14 +244,15 @@ class Waits:
     @classmethod
     def of(cls, prefill: PrefillSide, arrivals: Arrivals) -> "Waits":
         """The waits of a prefill slice."""
-        read_ns = prefill.read_ns
-        least = at_least(float(arrivals.per_s) / NS * read_ns / prefill.prompts / float(arrivals.most_busy))
+        read_ns, taken = prefill.read_ns, prefill.reading
+        later_ns = prefill.ns - read_ns
+        reads = read_ns * float(taken.mean) / prefill.prompts
+        least = at_least(float(arrivals.per_s) / NS * reads / float(arrivals.most_busy))
         mean, p95 = np.full(MOST_SLICES, np.inf), np.full(MOST_SLICES, np.inf)
         for slices in numbers(least):
-            at = Place(prefill.chips, prefill.prompts, 1, slices, prefill.stretch)
-            mean[slices - 1] = arrivals.to_first_token_ns(read_ns, at) + prefill.ns - read_ns
-            tail = arrivals.to_first_token_p95_ns(read_ns, at)
-            p95[slices - 1] = tail + (prefill.ns - read_ns) * float(prefill.stretch)
+            at = Place(prefill.chips, prefill.prompts, 1, slices, taken)
+            mean[slices - 1] = arrivals.to_first_token_ns(read_ns, at) + later_ns * float(taken.mean)
+            p95[slices - 1] = arrivals.to_first_token_p95_ns(read_ns, at) + later_ns * float(taken.p95)
         return cls(np.minimum.accumulate(mean), np.minimum.accumulate(p95), least)
 
 

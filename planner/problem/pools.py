@@ -105,7 +105,7 @@ class PoolPricer:
         layouts = len(PREFILL_STREAMS) ** len(machine.mesh)
         return MeshTable(
             str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self,
-            self.load.stretch,
+            self.load.reading(prompts),
         )  # fmt: skip
 
     def prefill_floor(self, prompts: int, limit: int | None) -> Floor:

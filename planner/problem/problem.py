@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cost_models.lengths import AS_PLANNED, Reading
 from planner.problem.arrivals import Arrivals
 from planner.problem.meshes import Mesh
 
@@ -124,8 +125,8 @@ class MeshTable:
     """The floor of what fits in the HBM limit."""
     price: Callable[[], tuple[Block, ...]]
     source: Any = None
-    stretch: Fraction = Fraction(1)
-    """How much longer the prefill of a prompt of the 95th percentile takes than that of the mean one."""
+    reading: Reading = AS_PLANNED
+    """What prefills take, in times of the planned one."""
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
 
     def floor(self, hbm: int | None) -> Floor:
@@ -190,21 +191,21 @@ def whole_weights(prefill: Fraction, generate: Fraction) -> Weights:
 
 class Place(NamedTuple):
     """What a candidate's times are weighed by: chips, prompts read together, sequences generated together, how many
-    slices share the requests, and how much longer the prefill of a prompt of the 95th percentile takes."""
+    slices share the requests, what prefills take in times of the planned one."""
 
     chips: int
     prompts: int
     batch: int
     slices: int = 1
-    stretch: Fraction = Fraction(1)
+    reading: Reading = AS_PLANNED
 
 
 PER_TOKEN = ("tpot", "tpot_p95")
-ALONE: Mapping[str, Callable[[Fraction, Fraction], tuple[Fraction, Fraction]]] = {
-    "ttft": lambda stretch, output: (Fraction(1), Fraction(1)),
-    "tpot": lambda stretch, output: (Fraction(0), output),
-    "ttft_p95": lambda stretch, output: (stretch, Fraction(1)),
-    "tpot_p95": lambda stretch, output: (Fraction(0), output),
+ALONE: Mapping[str, Callable[[Reading, Fraction], tuple[Fraction, Fraction]]] = {
+    "ttft": lambda reading, output: (reading.mean, Fraction(1)),
+    "tpot": lambda reading, output: (Fraction(0), output),
+    "ttft_p95": lambda reading, output: (reading.p95, Fraction(1)),
+    "tpot_p95": lambda reading, output: (Fraction(0), output),
 }
 """Shares of T_prefill and T_generate in what a request takes when it has a slice to itself: the least there can be."""
 
@@ -249,7 +250,7 @@ class Problem:
         latency     from a request's arrival to its end    ttft + tpot
         """
         if self.arrivals is not None and goal in ALONE:
-            return whole_weights(*ALONE[goal](at.stretch, Fraction(self.output_tokens)))
+            return whole_weights(*ALONE[goal](at.reading, Fraction(self.output_tokens)))
         waiting = Fraction(at.prompts - 1, 2)
         active = at.batch - waiting
         served = Fraction(1, at.prompts), self.output_tokens / active

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
 from math import ceil
 
 import numpy as np
 
+from cost_models.lengths import Lognormal, Reading, reading
 from planner.problem import costs, hbm
 from planner.problem.costs import seconds_of
 from planner.problem.floors import Floors
@@ -41,16 +41,16 @@ class Load:
     """Tokens of the longest bucket: prefill memory is sized for it."""
     smallest: int
     """Tokens of the shortest bucket: tokens must cut it evenly."""
-    tail: int
-    """Tokens of the bucket that holds a prompt of the 95th percentile."""
+    buckets: tuple[int, ...]
+    lengths: Lognormal
+    """How long prompts are."""
     mean_context: float
     max_context: int
     page_tokens: int
 
-    @property
-    def stretch(self) -> Fraction:
-        """How many times the mean prompt's bucket that of the 95th percentile is."""
-        return Fraction(self.tail, self.prompt)
+    def reading(self, prompts: int) -> Reading:
+        """What prefills of `prompts` together take, in times of the planned one."""
+        return reading(self.lengths, self.buckets, self.prompt, prompts)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Pricer:
             lambda hbm: self.floors.of(prompts, hbm),
             lambda: tuple(self.block(name, prompts) for name in machine.sizes.blocks),
             self,
-            self.load.stretch,
+            self.load.reading(prompts),
         )
 
     def block(self, name: str, prompts: int) -> Block:

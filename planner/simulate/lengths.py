@@ -1,50 +1,7 @@
-"""Token counts of requests: a lognormal that has the mean and the 95th percentile of the spec.
-
-    mean = exp(mu + sigma^2 / 2)      p95 = exp(mu + z * sigma)      z = 1.6449, the normal's 95th percentile
-    sigma = z - sqrt(z^2 - 2 * ln(p95 / mean))      mu = ln(mean) - sigma^2 / 2
-
-No lognormal has a p95 above exp(z^2 / 2) = 3.87 means; beyond that the widest one with the right mean is taken, and
-`p95` says what it reaches. p95 = mean makes every length the same.
-"""
+"""Fractions at which the token counts of requests are drawn from their distribution."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import exp, log, sqrt
 from random import Random
-from statistics import NormalDist
-
-NORMAL = NormalDist()
-Z95 = NORMAL.inv_cdf(0.95)
-
-
-@dataclass(frozen=True)
-class Lognormal:
-    """A distribution of lengths by the parameters of its logarithm."""
-
-    mu: float
-    sigma: float
-
-    @property
-    def mean(self) -> float:
-        """The mean length."""
-        return exp(self.mu + self.sigma**2 / 2)
-
-    @property
-    def p95(self) -> float:
-        """The length that 95 % stay within."""
-        return exp(self.mu + Z95 * self.sigma)
-
-    def at(self, fraction: float) -> int:
-        """The length that `fraction` of requests stay within, at least one token."""
-        deviation = NORMAL.inv_cdf(fraction) if self.sigma else 0.0
-        return max(1, round(exp(self.mu + self.sigma * deviation)))
-
-
-def fitted(mean: float, p95: float) -> Lognormal:
-    """The lognormal with this mean and this p95, or the widest with this mean."""
-    room = Z95**2 - 2 * log(p95 / mean)
-    sigma = Z95 - sqrt(max(0.0, room))
-    return Lognormal(log(mean) - sigma**2 / 2, sigma)
 
 
 def spread(count: int, random: Random) -> list[float]:

@@ -1,83 +1,58 @@
 """Plan and request count -> distributions of TTFT and TPOT, throughput, goodput.
 
-A closed loop: n = `workload.concurrency` clients keep the server busy. Of its first request the k-th client gets only
-(k + 1/2) / n of the answer, so that answers end evenly spread and not all at once. The first 2n requests warm up: they
-include the rush of all clients at once, and are not counted. The next `requests` are, in the order in which they are
-sent, and clients go on sending until the last of those is answered. Throughput is counted while they are in flight.
-"""
+Without a request rate the loop is closed: n = `workload.concurrency` clients keep the service busy. Of its first
+request the k-th client gets only (k + 1/2) / n of the answer, so that answers end evenly spread and not all at once.
+The first 2n requests warm up: they include the rush of all clients at once, and are not counted. The next `requests`
+are, in the order in which they are sent, and clients go on sending until the last of those is answered. Throughput is
+counted while they are in flight.
 
-from collections.abc import Iterator
-from itertools import count
-from math import ceil
-from random import Random
+At a request rate the loop is open; two requests for each slot, and as many as are counted, warm up.
+"""
 
 import simpy
 
+from cost_models.lengths import fitted
 from planner.plan.machine import spec_of
 from planner.plan.schema import Plan
-from planner.simulate.lengths import fitted, fractions
-from planner.simulate.result import Distribution, Goodput, Simulated
-from planner.simulate.server import Request, Server, client
-from planner.simulate.steps import steps_of
+from planner.simulate.fleet import Slices, arrivals, poisson_gaps, slices_of
+from planner.simulate.result import Distribution, Goodput, OfFleet, Simulated
+from planner.simulate.server import Request, client
+from planner.simulate.source import Source, Warming
 from planner.spec import Spec
 
 
 def simulate(plan: Plan, requests: int, seed: int) -> Simulated:
     """`requests` of the spec's lengths, served as planned."""
     spec, env = spec_of(plan), simpy.Environment()
-    server = Server(env, steps_of(plan), plan.generate.batch)
-    clients = spec.workload.concurrency
-    counted: list[Request] = []
-    source = request_source(spec, env, clients, requests, seed, counted)
-    for _ in range(clients):
-        env.process(client(env, server, source))
-    env.process(server.serve())
-    while len(counted) < requests or not all(request.done.triggered for request in counted):
-        env.step()
-    return measured(plan, spec, counted, server, seed)
+    slices, source = slices_of(env, plan, seed), Source(spec, env, requests, [])
+    rate, clients = rate_of(plan, spec), spec.workload.concurrency
+    if rate is None:
+        drawn = source.drawn(Warming(2 * clients, clients, clients), seed)
+        for _ in range(clients):
+            env.process(client(env, slices, drawn))
+    else:
+        warming = requests + 2 * sum(each.slots for each in slices.generating)
+        drawn = source.drawn(Warming(warming, requests), seed)
+        env.process(arrivals(env, slices, drawn, poisson_gaps(rate, warming, requests, seed)))
+    source.play()
+    return measured(plan, spec, source.counted, slices, seed)
 
 
-def request_source(
-    spec: Spec, env: simpy.Environment, clients: int, requests: int, seed: int, counted: list[Request]
-) -> Iterator[Request]:
-    """Requests for ever: two for each client to warm up, then the counted ones, which are noted, then more."""
-    random, workload = Random(seed), spec.workload
-    prompts = fitted(workload.prompt_tokens.mean, workload.prompt_tokens.p95)
-    outputs = fitted(workload.output_tokens.mean, workload.output_tokens.p95)
-
-    def request(prompt_at: float, output_at: float) -> Request:
-        return fitting(workload.max_context, prompts.at(prompt_at), outputs.at(output_at), env)
-
-    draws = zip(range(2 * clients), fractions(clients, random), fractions(clients, random), strict=False)
-    for number, prompt_at, output_at in draws:
-        warming = request(prompt_at, output_at)
-        if number < clients:
-            warming.output = ceil(warming.output * (number + 0.5) / clients)
-        yield warming
-    prompt_draws, output_draws = fractions(requests, random), fractions(requests, random)
-    for number in count():
-        each = request(next(prompt_draws), next(output_draws))
-        if number < requests:
-            counted.append(each)
-        yield each
+def rate_of(plan: Plan, spec: Spec) -> float | None:
+    """Requests a second that arrive at a plan's fleet; None where clients keep it busy."""
+    return None if plan.fleet is None else spec.workload.requests_per_s
 
 
-def fitting(context: int, prompt: int, output: int, env: simpy.Environment) -> Request:
-    """A request cut to what one sequence of the KV cache holds; its output keeps at least one token."""
-    kept = min(prompt, context - 1)
-    made = min(output, context - kept)
-    return Request(kept, made, env.event(), shortened=(kept, made) != (prompt, output))
-
-
-def measured(plan: Plan, spec: Spec, counted: list[Request], server: Server, seed: int) -> Simulated:
+def measured(plan: Plan, spec: Spec, counted: list[Request], slices: Slices, seed: int) -> Simulated:
     """The numbers of a finished replay."""
     tpots = [request.tpot_s for request in counted if request.tpot_s is not None]
     start, end = counted[0].sent_s, max(request.last_s for request in counted)
-    made = sum(tokens for at, tokens in server.made if start < at <= end)
+    made = sum(tokens for slots in slices.generating for at, tokens in slots.made if start < at <= end)
+    limits = spec.limits
     return Simulated(
         plan=plan.name,
         requests=len(counted),
-        clients=spec.workload.concurrency,
+        clients=spec.workload.concurrency if rate_of(plan, spec) is None else None,
         slots=plan.generate.batch,
         seed=seed,
         shortened=sum(request.shortened for request in counted),
@@ -87,10 +62,40 @@ def measured(plan: Plan, spec: Spec, counted: list[Request], server: Server, see
         ttft_s=Distribution.of([request.ttft_s for request in counted]),
         tpot_s=Distribution.of(tpots),
         tokens_per_s=made / (end - start),
-        goodput=goodput(spec, counted, end - start),
+        goodput=goodput(limits.ttft_s, limits.tpot_s, counted, end - start),
         planned_ttft_s=plan.service.ttft_s,
         planned_tpot_s=plan.service.tpot_s,
-        planned_tokens_per_s=plan.service.tokens_per_s,
+        planned_tokens_per_s=planned_tokens_per_s(plan, spec),
+        fleet=of_fleet(plan, spec, counted, slices, (start, end)),
+    )
+
+
+def planned_tokens_per_s(plan: Plan, spec: Spec) -> float:
+    """What the plan predicts of the whole service."""
+    if plan.fleet is None:
+        return plan.service.tokens_per_s
+    return plan.fleet.requests_per_s * spec.workload.output_tokens.mean
+
+
+def of_fleet(
+    plan: Plan, spec: Spec, counted: list[Request], slices: Slices, during: tuple[float, float]
+) -> OfFleet | None:
+    """How busy the slices of a fleet were, and what was promised of tails; None of a plan without a fleet."""
+    fleet, limits, (start, end) = plan.fleet, spec.limits, during
+    if fleet is None:
+        return None
+    return OfFleet(
+        mode=fleet.mode,
+        requests_per_s=spec.workload.requests_per_s,
+        slices=fleet.slices,
+        prefill_slices=fleet.prefill_slices,
+        slot_utilization=slices.slot_utilization(start, end),
+        prefill_utilization=slices.prefill_utilization(start, end),
+        goodput_p95=goodput(limits.ttft_p95_s, limits.tpot_p95_s, counted, end - start),
+        planned_slot_utilization=fleet.slot_utilization,
+        planned_prefill_utilization=fleet.prefill_utilization,
+        planned_ttft_p95_s=fleet.tails.ttft_p95_s if fleet.tails else None,
+        planned_tpot_p95_s=fleet.tails.tpot_p95_s if fleet.tails else None,
     )
 
 
@@ -100,9 +105,8 @@ def narrowed(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, each in named.items() if fitted(each.mean, each.p95).p95 < 0.999 * each.p95)
 
 
-def goodput(spec: Spec, counted: list[Request], seconds: float) -> Goodput | None:
-    """Requests within the limits, and their output tokens per second; None without limits."""
-    ttft_s, tpot_s = spec.limits.ttft_s, spec.limits.tpot_s
+def goodput(ttft_s: float | None, tpot_s: float | None, counted: list[Request], seconds: float) -> Goodput | None:
+    """Requests within two limits, and their output tokens per second; None without limits."""
     if ttft_s is None and tpot_s is None:
         return None
     good = [

@@ -40,12 +40,34 @@ class Goodput:
 
 
 @dataclass(frozen=True)
+class OfFleet:
+    """What there is to tell of a fleet besides: how busy its slices were, the limits on tails, and what was planned.
+
+    Utilisations are parts of one: of the slots of the slices that generate, and of the time of those that read prompts.
+    """
+
+    mode: str
+    requests_per_s: float | None
+    slices: int
+    prefill_slices: int | None
+    slot_utilization: float
+    prefill_utilization: float
+    goodput_p95: Goodput | None
+    """Requests that kept every limit on the p95."""
+    planned_slot_utilization: float
+    planned_prefill_utilization: float
+    planned_ttft_p95_s: float | None
+    planned_tpot_p95_s: float | None
+
+
+@dataclass(frozen=True)
 class Simulated:
     """One replay, with what the plan predicts beside it."""
 
     plan: str
     requests: int
-    clients: int
+    clients: int | None
+    """Clients that keep the service busy; None where requests arrive at a rate."""
     slots: int
     seed: int
     shortened: int
@@ -59,7 +81,9 @@ class Simulated:
     planned_ttft_s: float
     planned_tpot_s: float
     planned_tokens_per_s: float
+    fleet: OfFleet | None = None
 
     def data(self) -> dict[str, Any]:
-        """The result as plain data."""
-        return {"format_version": FORMAT_VERSION, **asdict(self)}
+        """The result as plain data; the fleet is left out where there is none."""
+        found = {"format_version": FORMAT_VERSION, **asdict(self)}
+        return {key: value for key, value in found.items() if key != "fleet" or value is not None}

@@ -1,15 +1,15 @@
-"""One interleaved server and its clients, as simpy processes.
+"""Servers and their clients, as simpy processes.
 
-The server does one thing at a time: when as many prompts wait and slots are free as a prefill reads together, or
-nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate step, which
-adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the next; by then
-the server has begun its next step, so a prompt waits for that step.
+An interleaved server does one thing at a time: when as many prompts wait and slots are free as a prefill reads
+together, or nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate
+step, which adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the
+next; by then the server has begun its next step, so a prompt waits for that step.
 """
 
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import simpy
 
@@ -27,6 +27,8 @@ class Request:
     done: simpy.Event
     shortened: bool = False
     sent_s: float = 0.0
+    taken_s: float = 0.0
+    """When it took its slot."""
     first_s: float = 0.0
     last_s: float = 0.0
     made: int = 0
@@ -42,9 +44,16 @@ class Request:
         return (self.last_s - self.first_s) / (self.output - 1) if self.output > 1 else None
 
 
+class Service(Protocol):
+    """What requests are sent to."""
+
+    def send(self, request: Request) -> None:
+        """Take a request in."""
+
+
 @dataclass
-class Server:
-    """The slots, the queue, and the time of every token made."""
+class Slots:
+    """The slots of a server, the queue before them, and the time of every token made."""
 
     env: simpy.Environment
     steps: Steps
@@ -52,37 +61,35 @@ class Server:
     waiting: deque[Request] = field(default_factory=deque)
     active: list[Request] = field(default_factory=list)
     made: list[tuple[float, int]] = field(default_factory=list)
+    took: list[Request] = field(default_factory=list)
+    """Every request that has taken a slot."""
     idle: simpy.Event | None = None
 
-    def send(self, request: Request) -> None:
-        """Queue a request."""
-        request.sent_s = self.env.now
+    def queue(self, request: Request) -> None:
+        """Let a request wait for a slot."""
         self.waiting.append(request)
         if self.idle is not None and not self.idle.triggered:
             self.idle.succeed()
 
-    def serve(self) -> Process:
-        """Prompts first, steps otherwise, for ever."""
-        while True:
-            if batch := self.next_prompts():
-                yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))
-                for request in batch:
-                    request.first_s = self.env.now
-                self.active += batch
-                self.add_tokens(batch)
-            elif self.active:
-                yield self.env.timeout(self.steps.generate_s)
-                self.add_tokens(self.active)
-            else:
-                self.idle = self.env.event()
-                yield self.idle
+    def rest(self) -> simpy.Event:
+        """The event of the next request that queues."""
+        self.idle = self.env.event()
+        return self.idle
 
-    def next_prompts(self) -> list[Request]:
-        """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""
-        ready = min(len(self.waiting), self.slots - len(self.active), self.steps.prompts)
-        if self.active and ready < self.steps.prompts:
-            return []
-        return [self.waiting.popleft() for _ in range(ready)]
+    def take(self, count: int) -> list[Request]:
+        """The next `count` requests, which take a slot each."""
+        taken = [self.waiting.popleft() for _ in range(count)]
+        for request in taken:
+            request.taken_s = self.env.now
+        self.took += taken
+        return taken
+
+    def begin(self, requests: list[Request]) -> None:
+        """The first token of each of `requests`."""
+        for request in requests:
+            request.first_s = self.env.now
+        self.active += requests
+        self.add_tokens(requests)
 
     def add_tokens(self, requests: list[Request]) -> None:
         """One token more for each of `requests`; those that are complete leave their slot."""
@@ -95,8 +102,37 @@ class Server:
         self.active = [request for request in self.active if request.made < request.output]
 
 
-def client(env: simpy.Environment, server: Server, requests: Iterator[Request]) -> Process:
+@dataclass
+class Server(Slots):
+    """An interleaved server."""
+
+    reading: list[tuple[float, float]] = field(default_factory=list)
+    """Start and end of every prefill."""
+
+    def serve(self) -> Process:
+        """Prompts first, steps otherwise, for ever."""
+        while True:
+            if batch := self.next_prompts():
+                start = self.env.now
+                yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))
+                self.reading.append((start, self.env.now))
+                self.begin(batch)
+            elif self.active:
+                yield self.env.timeout(self.steps.generate_s)
+                self.add_tokens(self.active)
+            else:
+                yield self.rest()
+
+    def next_prompts(self) -> list[Request]:
+        """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""
+        ready = min(len(self.waiting), self.slots - len(self.active), self.steps.prompts)
+        if self.active and ready < self.steps.prompts:
+            return []
+        return self.take(ready)
+
+
+def client(env: simpy.Environment, service: Service, requests: Iterator[Request]) -> Process:
     """One request after the other, for ever."""
     for request in requests:
-        server.send(request)
+        service.send(request)
         yield request.done

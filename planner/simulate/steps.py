@@ -19,6 +19,8 @@ class Steps:
     generate_s: float
     prompts: int = 1
     """Prompts that a prefill reads together, in the same time when there are fewer."""
+    stages: int = 1
+    """Stages of a pipeline, each of which reads other prompts meanwhile."""
 
     def prompt_s(self, tokens: int) -> float:
         """Seconds to read a prompt: those of the smallest bucket that holds it."""
@@ -28,10 +30,12 @@ class Steps:
 def steps_of(plan: Plan) -> Steps:
     """The steps of a plan."""
     costed = {tokens: prefill_cost_s(plan, tokens) for tokens in {*plan.prefill.buckets, plan.prefill.tokens}}
-    prompts = plan.prefill.prompts
     scale = plan.prefill.step_s / costed[plan.prefill.tokens]
     return Steps(
-        tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets), plan.generate.step_s, prompts
+        tuple((bucket, costed[bucket] * scale) for bucket in plan.prefill.buckets),
+        plan.generate.step_s,
+        plan.prefill.prompts,
+        plan.prefill.stages.count if plan.prefill.stages else 1,
     )
 
 

@@ -88,7 +88,7 @@ class Candidate:
     @property
     def place(self) -> Place:
         """What times are weighed by here."""
-        return Place(self.table.chips, self.table.prompts, self.batch, self.slices, self.table.stretch)
+        return Place(self.table.chips, self.table.prompts, self.batch, self.slices, self.table.reading)
 
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""

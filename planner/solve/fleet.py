@@ -6,10 +6,10 @@ while it can matter. A pair whose bounds add up to no less than the best fleet i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from cost_models.lengths import Reading
 from planner.problem.demand import NONE, Choice, GenerateSide, PrefillSide
 from planner.problem.handover import Link
 from planner.problem.pools import Apart, Pool
@@ -54,9 +54,9 @@ class Side:
         while self.searches[at].open and self.ns(at) <= before:
             self.searches[at].step()
 
-    def stretch(self, at: int) -> Any:
-        """How much longer the prefill of a p95 prompt takes there."""
-        return self.pools[at].problem.meshes[0].stretch
+    def reading(self, at: int) -> Reading:
+        """What prefills take there, in times of the planned one."""
+        return self.pools[at].problem.meshes[0].reading
 
 
 class FleetSearch:
@@ -73,7 +73,7 @@ class FleetSearch:
     def prefill_side(self, at: int) -> PrefillSide:
         """A prefill pool in numbers."""
         pool = self.prefill.pools[at]
-        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.stretch(at), pool.stages)
+        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.reading(at), pool.stages)
 
     def generate_side(self, at: int) -> GenerateSide:
         """A generate pool in numbers."""

@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cost_models.queueing import mean_wait_s, most_slot_utilization, p95_wait_s, poisson_p95
+from cost_models.lengths import Reading, fitted
+from cost_models.queueing import (
+    gathering_p95,
+    interruptions_p95,
+    mean_wait_s,
+    most_slot_utilization,
+    p95_of_sum,
+    p95_wait_s,
+)
 from planner.problem.arrivals import NS, Arrivals
 from planner.problem.problem import Limits, Place
 
@@ -25,24 +32,26 @@ class Setting:
 
     def keeps(self, prefill_ns: float, generate_ns: float, slack: float = 0.0) -> bool:
         """Whether the formulas hold, each written out again, with their bounds loosened by `slack`."""
-        at, out, more = self.at, self.output, 1 + slack
+        at, out, more, limits = self.at, self.output, 1 + slack, self.limits
         per_ns = float(self.arrivals.per_s) / NS / at.slices
-        reading = per_ns * prefill_ns / at.prompts
+        whole_ns = prefill_ns * float(at.reading.mean)
+        reading = per_ns * whole_ns / at.prompts
         active = at.batch - (at.prompts - 1) / 2
         if reading > float(self.arrivals.most_busy) * more:
             return False
-        tpot = generate_ns / (1 - reading) if reading < 1 else inf
-        if per_ns * out * tpot > most_slot_utilization(at.batch) * active * more:
+        if reading + per_ns * out * generate_ns / active > most_slot_utilization(at.batch) * more:
             return False
-        filling = (at.prompts - 1) / 2 / (float(self.arrivals.per_s) / NS)
-        queue = per_ns / at.prompts, prefill_ns, 1.0, self.arrivals.prompt_spread
-        mean = filling + generate_ns + prefill_ns + mean_wait_s(*queue)
-        tail = 2 * filling + generate_ns + prefill_ns * float(at.stretch) + p95_wait_s(*queue)
-        limits = self.limits
-        kept = [(limits.ttft, mean), (limits.ttft_p95, tail), (limits.tpot, tpot)]
+        filling, full = ((at.prompts - 1) / 2, gathering_p95(at.prompts))
+        between = NS / float(self.arrivals.per_s)
+        queue = per_ns / at.prompts, whole_ns, 1.0, at.reading.spread
+        mean = filling * between + generate_ns + whole_ns + mean_wait_s(*queue)
+        parts = [(filling * between, full * between), (whole_ns, prefill_ns * float(at.reading.p95))]
+        tail = generate_ns + p95_of_sum([*parts, (mean_wait_s(*queue), p95_wait_s(*queue))])
+        kept = [(limits.ttft, mean), (limits.ttft_p95, tail), (limits.tpot, generate_ns / (1 - reading))]
         if limits.tpot_p95 is not None:
-            prefills = poisson_p95(float(Fraction(per_ns) * out * limits.tpot_p95 / at.prompts))
-            kept.append((limits.tpot_p95, generate_ns + prefills * prefill_ns / out))
+            rate, spread = per_ns / at.prompts, 1.0 + at.reading.spread
+            most = interruptions_p95(rate * limits.tpot_p95, self.arrivals.outputs, spread)
+            kept.append((limits.tpot_p95, generate_ns + most * whole_ns))
         return all(limit is None or value <= limit * more for limit, value in kept)
 
     def rows_keep(self, prefill_ns: int, generate_ns: int) -> bool:
@@ -57,17 +66,14 @@ def nanoseconds(low: float, high: float) -> st.SearchStrategy[int]:
 
 @st.composite
 def settings_of(draw) -> Setting:
-    limit = st.none() | nanoseconds(5, 5000)
-    prompts = draw(st.sampled_from([1, 1, 2, 8]))
+    limit, output = st.none() | nanoseconds(5, 5000), draw(st.sampled_from([1, 32, 256]))
+    rate, prompts = draw(st.sampled_from([0.1, 1.5, 10, 40])), draw(st.sampled_from([1, 1, 2, 8]))
+    reading = Reading(Fraction(draw(st.integers(600, 2000)), 1024), Fraction(2), draw(st.sampled_from([0.0, 0.5, 2.0])))
     return Setting(
-        Arrivals(
-            Fraction(str(draw(st.sampled_from([0.1, 1.5, 10, 40])))),
-            Fraction(9, 10),
-            draw(st.sampled_from([0.0, 0.5, 2.0])),
-        ),
+        Arrivals(Fraction(str(rate)), Fraction(9, 10), fitted(output, output * draw(st.sampled_from([1, 1.5, 3])))),
         Limits(ttft=draw(limit), ttft_p95=draw(limit), tpot=draw(limit), tpot_p95=draw(limit)),
-        draw(st.sampled_from([1, 32, 256])),
-        Place(4, prompts, draw(st.sampled_from([8, 32, 256])), draw(st.sampled_from([1, 2, 5, 30])), Fraction(3, 2)),
+        output,
+        Place(4, prompts, draw(st.sampled_from([8, 32, 256])), draw(st.sampled_from([1, 2, 5, 30])), reading),
     )
 
 

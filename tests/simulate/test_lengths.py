@@ -1,31 +1,13 @@
-"""Lengths have the spec's mean and p95."""
+"""Fractions are drawn evenly, in an order of the seed."""
 
 from itertools import islice
 from random import Random
 from statistics import fmean
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from planner.simulate.lengths import fitted, fractions, spread
-
-
-@given(st.integers(8, 20_000), st.floats(1.0, 3.8))
-def test_the_fit_has_the_mean_and_the_p95(mean: int, ratio: float) -> None:
-    found = fitted(mean, mean * ratio)
-    assert found.mean == pytest.approx(mean, rel=1e-9)
-    assert found.p95 == pytest.approx(mean * ratio, rel=1e-9)
-
-
-def test_a_p95_out_of_reach_keeps_the_mean() -> None:
-    found = fitted(100, 1000)
-    assert found.mean == pytest.approx(100)
-    assert found.p95 == pytest.approx(386.8, rel=1e-3)
-
-
-def test_equal_mean_and_p95_make_every_length_the_same() -> None:
-    assert {fitted(64, 64).at(fraction) for fraction in (0.001, 0.5, 0.999)} == {64}
+from cost_models.lengths import fitted
+from planner.simulate.lengths import fractions, spread
 
 
 def test_a_small_sample_already_has_the_mean_and_the_tail() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.queueing import mean_wait_s, most_slot_utilization, p95_wait_s
+from cost_models.queueing import gathering_p95, mean_wait_s, most_slot_utilization, p95_of_sum, p95_wait_s
 from planner.problem.arrivals import NS
 from planner.problem.build import build
 from planner.problem.pools import Apart, Pool
@@ -77,7 +77,7 @@ def fleets_of(problem: Problem, table: MeshTable, at: int) -> list[tuple[int, Fr
     prefill, step, hbm = (np.concatenate(each) for each in zip(*times, strict=True))
     held = np.ones(len(hbm), dtype=np.bool_) if problem.limits.hbm is None else hbm <= problem.limits.hbm
     for slices in range(1, min(MOST, problem.arrivals.most_slices(table.chips)) + 1):
-        place = Place(table.chips, table.prompts, problem.batches[at], slices, table.stretch)
+        place = Place(table.chips, table.prompts, problem.batches[at], slices, table.reading)
         kept = held.copy()
         for a, b, c in problem.arrivals.whole_rows(problem.limits, Fraction(problem.output_tokens), place):
             kept &= a * prefill + b * step <= c
@@ -166,15 +166,19 @@ def valued(
         goal = {"cost": chips * between, "throughput": between, "latency": ttft + out * step_ns}[demand.goal]
         return None if limits.ttft is not None and ttft > limits.ttft else (0.0, goal)
     per_ns, busy = float(demand.arrivals.per_s) / NS, float(demand.arrivals.most_busy)
+    taken = one.problem.meshes[0].reading
     read_ns = prefill_ns / one.stages
-    if per_ns * sent > busy * min(reading, making) or per_ns * read_ns / prompts > busy * reading:
+    whole_ns, later_ns = read_ns * float(taken.mean), prefill_ns - read_ns
+    if per_ns * sent > busy * min(reading, making) or per_ns * whole_ns / prompts > busy * reading:
         return None
     if per_ns * out * step_ns > most_slot_utilization(batch) * batch * making:
         return None
-    queue = per_ns / reading / prompts, read_ns, 1.0, demand.arrivals.prompt_spread
-    filling, stretch = (prompts - 1) / 2 / per_ns, float(one.problem.meshes[0].stretch)
-    mean = filling + prefill_ns + mean_wait_s(*queue) + prompts * sent + step_ns
-    tail = 2 * filling + prefill_ns * stretch + p95_wait_s(*queue) + prompts * sent + step_ns
+    queue = per_ns / reading / prompts, whole_ns, 1.0, taken.spread
+    filling, handed = (prompts - 1) / 2 / per_ns, prompts * sent + step_ns
+    waits = mean_wait_s(*queue), p95_wait_s(*queue)
+    mean = filling + whole_ns + later_ns * float(taken.mean) + waits[0] + handed
+    parts = [(filling, gathering_p95(prompts) / per_ns), (whole_ns, read_ns * float(taken.p95)), waits]
+    tail = p95_of_sum(parts) + later_ns * float(taken.p95) + handed
     if any(limit is not None and value > limit for limit, value in ((limits.ttft, mean), (limits.ttft_p95, tail))):
         return None
     return chips, one.chips * read_ns / prompts + other.chips * out * step_ns / batch
