@@ -10,7 +10,7 @@ from planner.plan.schema import Generate, Mesh, Plan, Prefill
 Facts = dict[Kind, dict[str, JsonValue]]
 
 PHASES = ("prefill", "generate")
-CHOSEN = {"prefill": ("prompts", "tokens", "buckets"), "generate": ("batch", "context", "page_tokens")}
+CHOSEN = {"prefill": ("prompts", "chunk", "tokens", "buckets"), "generate": ("batch", "context", "page_tokens")}
 
 
 def facts(plan: Plan) -> Facts:

@@ -47,7 +47,8 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
             return f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}"
         case "activations":
             read = "a prompt" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts"
-            return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens"
+            by_chunks = "" if plan.prefill.chunk is None else f", read in chunks of {plan.prefill.chunk}"
+            return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens{by_chunks}"
         case "logits":
             return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
         case "reserve":

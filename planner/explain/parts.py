@@ -6,6 +6,7 @@ from planner.explain.shapes import matmuls
 from planner.plan.catalogue import flops_text
 from planner.plan.schema import Roofline
 from planner.plan.units import bytes_text, digits, percent_text, seconds_text
+from planner.problem.chunks import steps_of
 
 RESOURCES = {"compute": "compute", "hbm": "HBM", "ici": "ICI", "fixed": "fixed overhead"}
 COUNTS = ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
@@ -104,7 +105,9 @@ def attention_source(subject: Subject, part: Roofline) -> str:
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
     prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "
-    return f" (scores over {prompts}{plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"
+    count, tokens = steps_of(plan.prefill.tokens, plan.prefill.chunk)
+    by = f" by chunks of {tokens}" if count > 1 else ""
+    return f" (scores over {prompts}{plan.prefill.tokens} tokens{by}{masked}, {q_heads} query heads on a chip)"
 
 
 def hbm_sentence(subject: Subject, part: Roofline) -> str:

@@ -101,6 +101,8 @@ def has(plan: Plan, pin: Pin) -> bool:
         return plan.generate.batch == pin.value
     if pin.address == "prefill.prompts":
         return plan.prefill.prompts == pin.value
+    if pin.address == "prefill.chunk":
+        return plan.prefill.chunk == (None if pin.value == "none" else pin.value)
     machine, rules = machine_of(plan), rules_of(plan)
     filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
     return all(each.generate(rules.generate) and each.prefill(*rules) for each in filters.values())

@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.plan.placement import cut_by
+from planner.problem.chunks import steps_of
 from planner.problem.rules import padded_width
 
 CUTS = {
@@ -33,9 +34,9 @@ def explain_rule(subject: Subject, phase: str, logical: str) -> Explanation:
 def stored_size(subject: Subject, phase: str, logical: str) -> int:
     """The size of a logical axis as stored, padding included."""
     sizes, ways, stored = subject.machine.sizes, subject.machine.ways, subject.rules.generate
-    heads = sizes.heads(stored, ways)
+    heads, prefill = sizes.heads(stored, ways), subject.plan.prefill
     return {
-        "tokens": subject.plan.prefill.prompts * subject.plan.prefill.tokens,
+        "tokens": prefill.prompts * steps_of(prefill.tokens, prefill.chunk).tokens,
         "rows": subject.plan.generate.batch,
         "batch": subject.plan.generate.batch,
         "d_model": sizes.d_model,

@@ -2,10 +2,11 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
-from planner.plan.schema import Service
+from planner.plan.schema import Plan, Service
 from planner.plan.show import near_text
 from planner.plan.units import digits, seconds_text
-from planner.problem.problem import LimitName
+from planner.problem.chunks import steps_of
+from planner.problem.problem import LimitName, Place
 
 TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 
@@ -18,19 +19,31 @@ def explain_service(subject: Subject) -> Explanation:
     active = f"{plan.generate.batch - (prompts - 1) / 2:g}"
     others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
     reads = f"{active} prefills" if prompts == 1 else f"{active}/{prompts} prefills"
+    between, slot = between_chunks(plan), f"{output} output tokens"
+    steps = f" + {between} steps of {generate} between its chunks" if between else ""
+    shared = slot if not between else f"{slot} and {between} steps between chunks"
+    given = "" if not between else f", of which {output} of {output + between} steps give it a token"
+    stall = [] if service.stall_s is None else [f"prefill stops generation for {seconds_text(service.stall_s)} at most"]
     held = "" if prompts == 1 else f" ({(prompts - 1) / 2:g} slots wait for others on average)"
     chips = subject.machine.slice.chips
     sentences = (
-        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}",
+        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}{steps}",
         f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
-        f"shared by {output} output tokens: prefills stop generation",
-        f"{digits(service.tokens_per_s)} tokens/s = {active} sequences / TPOT{held}",
+        f"shared by {shared}: prefills stop generation",
+        *stall,
+        f"{digits(service.tokens_per_s)} tokens/s = {active} sequences / TPOT{held}{given}",
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
         f"= {chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),
         *shadow_sentences(subject.shadows, TIMES),
     )
     return Explanation("service", sentences, {**present(service), **shadow_numbers(subject.shadows, TIMES)})
+
+
+def between_chunks(plan: Plan) -> int:
+    """Generate steps that run between the chunks of a prefill."""
+    steps = steps_of(plan.prefill.tokens, plan.prefill.chunk)
+    return Place.of(0, plan.prefill.prompts, plan.generate.batch, steps.number).between
 
 
 def present(service: Service) -> dict[str, float]:

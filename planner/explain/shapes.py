@@ -1,8 +1,9 @@
 """The matmuls of a part on one chip: rows, inner, outer, and how many layers run them. Sizes include padding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.explain.explanation import Subject
+from planner.problem.chunks import Steps, steps_of
 from planner.problem.routed import expert_columns, routed
 from planner.problem.rules import (
     Axes,
@@ -40,7 +41,9 @@ def matmuls(subject: Subject, address: str) -> list[Matmul]:
     """The weight matmuls of a part; none for attention over the cache and for what only moves bytes."""
     phase, _, part = address.partition(".")
     find = {"attention": attention, "mlp": mlp, "experts": experts, "logits": logits}.get(part.split(".")[0])
-    return find(subject, phase).get(part, []) if find else []
+    found = find(subject, phase).get(part, []) if find else []
+    times = prompt_steps(subject).number if phase == "prefill" else 1
+    return [replace(each, repeats=each.repeats * times) for each in found]
 
 
 def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
@@ -72,7 +75,8 @@ def of_latents(subject: Subject, phase: str, rows: float, q_heads: int) -> list[
         apart = read = rows / ways(scattered_batch(stored))
     else:
         own, prompts = without(rules.tokens, rules.q_heads), subject.plan.prefill.prompts
-        apart, read = rows / ways(rules.d_model), prompt_rows(subject) / ways(prompt_axes(own, prompts, ways))
+        apart = rows / ways(rules.d_model)
+        read = prompts * prompt_steps(subject).mean_read / ways(prompt_axes(own, prompts, ways))
     found = [Matmul(read, latent.latent_dim, q_heads * latent.made_dim, layers)]
     if latent.query_latent_dim:
         found.append(Matmul(apart, latent.query_latent_dim, q_heads * latent.query_head_dim, layers))
@@ -80,8 +84,13 @@ def of_latents(subject: Subject, phase: str, rows: float, q_heads: int) -> list[
 
 
 def prompt_rows(subject: Subject) -> int:
-    """Rows of the prompts that a prefill reads together."""
-    return subject.plan.prefill.prompts * subject.plan.prefill.tokens
+    """Rows of the prompts that a step of prefill reads together."""
+    return subject.plan.prefill.prompts * prompt_steps(subject).tokens
+
+
+def prompt_steps(subject: Subject) -> Steps:
+    """The steps that read the planned bucket."""
+    return steps_of(subject.plan.prefill.tokens, subject.plan.prefill.chunk)
 
 
 def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:

@@ -11,10 +11,12 @@ from planner.plan import schema
 from planner.plan.padding import padding_of
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
+from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
 from planner.problem.primitives import Collective
+from planner.problem.problem import Place
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
@@ -23,9 +25,9 @@ from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
 
-def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) -> Parts:
-    """Rooflines by address of the prefill of `prompts` of `tokens` each."""
-    return all_parts(costs.prefill_works(tables, tokens, machine, prompts), machine)
+def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine, chunk: int | None = None) -> Parts:
+    """Rooflines by address of the prefill of `prompts` of `tokens` each, all chunks together."""
+    return all_parts(costs.prefill_works(tables, tokens, machine, prompts, chunk), machine)
 
 
 def all_parts(works: Iterable[Work], machine: Machine) -> Parts:
@@ -45,6 +47,12 @@ class Chosen:
     batch: int
     prompts: int
     load: Load
+    chunk: int | None = None
+
+    @property
+    def steps(self) -> Steps:
+        """The steps that read the planned bucket."""
+        return steps_of(self.load.prompt, self.chunk)
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
@@ -53,7 +61,7 @@ class Chosen:
 
     def prefill_parts(self) -> Parts:
         """Rooflines of the prefill of the planned bucket by address."""
-        return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine)
+        return prefill_parts(self.rules, self.load.prompt, self.prompts, self.machine, self.chunk)
 
     def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
@@ -61,13 +69,24 @@ class Chosen:
 
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts)
+        return planned.prefill_step(self.rules, self.load.prompt, self.machine.program, self.prompts, self.chunk)
+
+    def stall_s(self) -> float:
+        """Seconds of the last chunk of the planned bucket, which attends to the most."""
+        count, tokens = self.steps
+        return self.read_s(count * tokens) - (self.read_s((count - 1) * tokens) if count > 1 else 0.0)
+
+    def read_s(self, tokens: int) -> float:
+        """Seconds of the prefill of prompts of `tokens`."""
+        parts = prefill_parts(self.rules, tokens, self.prompts, self.machine, self.chunk)
+        return costs.total_s(parts, self.machine)
 
 
 def chosen_of(plan: schema.Plan) -> Chosen:
     """What a plan chose, to be priced again by the catalogue of today."""
     rules, load = read_back.rules_of(plan), read_back.load_of(plan)
-    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load)
+    prefill = plan.prefill
+    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, prefill.prompts, load, prefill.chunk)
 
 
 def rules_of(taken: Taken) -> Rules:
@@ -94,7 +113,7 @@ def decoded(built: Built, solution: Solution) -> Chosen:
     candidate = solution.taken.candidate
     table = candidate.table
     made_by = table.source
-    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load)
+    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load, table.chunk)
 
 
 def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
@@ -136,6 +155,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
         rules=schema.PrefillRules(**rules._asdict()),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
         prompts=chosen.prompts,
+        chunk=chosen.chunk,
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
         step_s=costs.total_s(parts, chosen.machine),
@@ -218,7 +238,7 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     load = chosen.load
     weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
-    activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+    activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts, chosen.chunk)
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
     available = available_hbm_bytes(spec, chosen.machine)
@@ -239,14 +259,16 @@ def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) 
     """Means that users see, by the formulas of `Problem.goal_weights`."""
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
-    request_s = prefill_s / prompts + output * generate_s / (batch - waiting)
+    between = Place.of(0, prompts, batch, chosen.steps.number).between
+    request_s = prefill_s / prompts + (output + between) * generate_s / (batch - waiting)
     chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
     return schema.Service(
-        ttft_s=waiting * request_s + generate_s + prefill_s,
-        tpot_s=(batch - waiting) * request_s / output,
+        ttft_s=waiting * request_s + (1 + between) * generate_s + prefill_s,
+        tpot_s=(batch - waiting) * request_s / (output + between),
         tokens_per_s=output / request_s,
         chip_seconds_per_million_tokens=chip_seconds,
         money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
+        stall_s=None if chosen.chunk is None else chosen.stall_s(),
     )
 
 

@@ -82,6 +82,7 @@ def candidate_line(entry: Entry, index: int, ledger: Ledger, winner: int | None)
         "slice": candidate.table.slice,
         "mesh": mesh_text(candidate.table),
         "prompts": candidate.table.prompts,
+        **({} if candidate.table.chunk is None else {"chunk": candidate.table.chunk}),
         "batch": candidate.batch,
         "verdict": entry.verdict,
         "bound": None if entry.bound is None else ceil(entry.bound),

@@ -39,6 +39,7 @@ def load_of(plan: Plan) -> Load:
         mean_context=workload.prompt_tokens.mean + workload.output_tokens.mean / 2,
         max_context=plan.generate.context,
         page_tokens=plan.generate.page_tokens,
+        chunks=(plan.prefill.chunk,),
     )
 
 

@@ -136,11 +136,13 @@ class RunnerUp(Record):
 
 class Prefill(Record):
     """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
-    one."""
+    one. A longer bucket than `chunk` is read so many tokens at a time; the step, its parts and collectives are those of
+    all chunks."""
 
     rules: PrefillRules
     strategy: Strategy
     prompts: int = 1
+    chunk: int | None = None
     tokens: int
     buckets: tuple[int, ...]
     step_s: float
@@ -197,6 +199,8 @@ class Service(Record):
     chip_seconds_per_million_tokens: float
     money_per_million_tokens: float | None = None
     """In the currency of `hardware.price_per_chip_hour`."""
+    stall_s: float | None = None
+    """The longest that sequences wait for a prefill between two tokens: its last chunk. Told where there are chunks."""
 
 
 class Near(Record):

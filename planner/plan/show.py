@@ -8,6 +8,7 @@ from rich.text import Text
 
 from planner.plan.schema import Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
+from planner.problem.chunks import steps_of
 
 RULE_MEANING = {
     "tokens": "prompt tokens",
@@ -61,9 +62,13 @@ def phase_title(phase: Prefill | Generate) -> Text:
 
 def prompts_text(prefill: Prefill) -> str:
     """What one prefill reads."""
+    count, tokens = steps_of(prefill.tokens, prefill.chunk)
+    chunks = f", in {count} chunks of {tokens}" if count > 1 else ""
+    if prefill.chunk and count == 1:
+        chunks = f", longer ones in chunks of {prefill.chunk}"
     if prefill.prompts == 1:
-        return f"one prompt of {prefill.tokens} tokens"
-    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together"
+        return f"one prompt of {prefill.tokens} tokens{chunks}"
+    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together{chunks}"
 
 
 def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:
@@ -130,10 +135,12 @@ def padding_table(plan: Plan) -> Table:
 
 def service_text(service: Service) -> str:
     """What users of the service see."""
+    stall = "" if service.stall_s is None else f"; prefill stops generation for {seconds_text(service.stall_s)} at most"
     return (
         f"service (means): TTFT {seconds_text(service.ttft_s)}, TPOT {seconds_text(service.tpot_s)}, "
         f"{service.tokens_per_s:.4g} tokens/s, "
         f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds{money_text(service)} per million output tokens"
+        f"{stall}"
     )
 
 

@@ -19,6 +19,8 @@ from planner.problem.tables import Load, Pricer
 from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
+SMALLEST_CHUNK = 256
+"""Tokens of the shortest chunk that the solver tries."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +109,40 @@ def prompts_of(spec: Spec) -> tuple[int, ...]:
     return tuple(2**power for power in range(most.bit_length()))
 
 
+def chunks_of(spec: Spec, buckets: tuple[int, ...], planned: int) -> tuple[int | None, ...]:
+    """By what chunks prefill may read prompts, whole ones first; those that no bucket is longer than are whole ones.
+
+    Where the solver chooses: powers of two that divide the `planned` bucket, and one that is no shorter. That one saves
+    HBM for longer prompts; still longer ones would save less, and read the planned bucket no faster.
+    """
+    pinned, wanted = spec.pins.get("prefill.chunk"), spec.serving.chunked_prefill
+    if pinned is not None or isinstance(wanted, int):
+        tokens = None if pinned == "none" else int(str(wanted if pinned is None else pinned))
+        return (None if tokens is None or tokens >= buckets[-1] else tokens,)
+    if wanted is None or spec.serving.strategies == "rendered":
+        return (None,)
+    powers = [SMALLEST_CHUNK]
+    while powers[-1] < planned:
+        powers.append(2 * powers[-1])
+    return (None, *(each for each in powers if (each >= planned or planned % each == 0) and each < buckets[-1]))
+
+
 def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -> Load:
     """Batches and lengths that options on a slice are priced for."""
     workload = spec.workload
     buckets = prefill_buckets(spec, slice_.chips)
     mean = workload.prompt_tokens.mean
+    planned = next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1])
     return Load(
         batches=batches or batches_of(spec),
         prompts=prompts_of(spec),
-        prompt=next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1]),
+        prompt=planned,
         longest=buckets[-1],
         smallest=buckets[0],
         mean_context=mean + workload.output_tokens.mean / 2,
         max_context=workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
+        chunks=chunks_of(spec, buckets, planned),
     )
 
 

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cost_models.matmul import compute_s, hbm_s
+from planner.problem.chunks import steps_of
 from planner.problem.costs import vocab_parts
-from planner.problem.layer_shapes import Shape, shapes
+from planner.problem.layer_shapes import Shape, reading_steps, shapes
 from planner.problem.legal import LANES
 from planner.problem.links import Floats, LinkFloors
 from planner.problem.machine import Machine
@@ -58,14 +59,18 @@ def all_cuts(axes: int) -> Cuts:
 
 @dataclass(frozen=True)
 class Floors:
-    """The floors of one mesh, for every number of prompts and every batch of a load."""
+    """The floors of one mesh, for every number of prompts, every chunk and every batch of a load.
+
+    The floor of a chunked prefill is that of a step of its rows, for each step. No term of a step falls faster than its
+    rows do, so that chunks are never below whole prompts, and the scores of all steps are at least those of the prompt.
+    """
 
     machine: Machine
     load: "Load"
 
-    def of(self, prompts: int, hbm_units: int | None) -> Floor:
-        """The floor of prefills of `prompts`, over what fits in so many units of HBM."""
-        at = self.load.prompts.index(prompts)
+    def of(self, prompts: int, hbm_units: int | None, chunk: int | None = None) -> Floor:
+        """The floor of prefills of `prompts` by chunks, over what fits in so many units of HBM."""
+        at = self.load.readings.index((prompts, chunk))
         least = [int(block.units.min()) for block in self.blocks]
         held = self.kept_units + sum(least)
         stored = (
@@ -95,11 +100,12 @@ class Floors:
 
     @cached_property
     def vocab_prefill_ns(self) -> Ints:
-        """Nanoseconds of the vocabulary's local work, for each number of prompts read together."""
-        tokens, cuts = self.load.prompt, self.vocab_cuts
-        return whole_ns(
-            [min(self.vocab_s(axes, prompts * tokens, prompts) for axes in cuts) for prompts in self.load.prompts]
-        )
+        """Nanoseconds of the vocabulary's local work, for each number of prompts read together and each chunk."""
+        found = []
+        for prompts, chunk in self.load.readings:
+            count, tokens = steps_of(self.load.prompt, chunk)
+            found.append(count * min(self.vocab_s(axes, prompts * tokens, prompts) for axes in self.vocab_cuts))
+        return whole_ns(found)
 
     @cached_property
     def vocab_steps_ns(self) -> Ints:
@@ -163,10 +169,10 @@ class BlockFloor:
 
     @cached_property
     def prefill_ns(self) -> Ints:
-        """Nanoseconds of prefills, [stored, prompts]."""
-        rows = np.array(self.load.prompts, dtype=np.float64) * self.load.prompt
+        """Nanoseconds of prefills, [stored, prompts and chunks]."""
+        counts, rows = reading_steps(self.load)
         spread = self.links.spread(np.array([self.load.smallest]))
-        return self.least_ns(self.cuts, rows, spread, self.shape.prefill_between_s)
+        return self.least_ns(self.cuts, rows, spread, self.shape.prefill_between_s, counts)
 
     @cached_property
     def steps_ns(self) -> Ints:
@@ -174,10 +180,13 @@ class BlockFloor:
         rows, cuts = np.array(self.load.batches), self.cuts.where(self.cuts.gathered == 0)
         return self.least_ns(cuts, rows.astype(np.float64), self.links.spread(rows), self.shape.step_between_s)
 
-    def least_ns(self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats) -> Ints:
-        """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights."""
+    def least_ns(
+        self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats, counts: Floats | float = 1.0
+    ) -> Ints:
+        """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights. `counts` steps
+        of such rows are made."""
         own = rows / spread[cuts.d_model | cuts.width]
-        seconds = self.seconds(cuts, rows, own, between_s) * self.shape.layers
+        seconds = self.seconds(cuts, rows, own, between_s) * counts * self.shape.layers
         found = np.full((len(self.links.sets), len(rows)), np.inf)
         np.minimum.at(found, cuts.stored, seconds)
         return whole_ns(found[self.kept])

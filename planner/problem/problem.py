@@ -1,7 +1,7 @@
 """A problem for the solver: integer costs of every option of every block, for each mesh and batch that may be chosen.
 
 Sets
-    candidate   (mesh and prompts read together, batch); the solver chooses one and proves the rest no better
+    candidate   (mesh, prompts read together, their chunk, batch); the solver chooses one and proves the rest no better
     block       attention, mlp, vocab; one option each
     residual    the layout of the residual stream in which the options of a candidate must agree
 Prices of an option
@@ -109,7 +109,7 @@ class Floor:
 
 @dataclass(frozen=True, eq=False)
 class MeshTable:
-    """All block options on one mesh of one slice, `prompts` read together by a prefill.
+    """All block options on one mesh of one slice, `prompts` read together by a prefill, of `steps` chunks.
 
     Options agree on the residual stream when their index is equal. `source` is what the prices were made by.
     """
@@ -123,6 +123,10 @@ class MeshTable:
     """The floor of what fits in the HBM limit."""
     price: Callable[[], tuple[Block, ...]]
     source: Any = None
+    chunk: int | None = None
+    """Tokens of each prompt that a step of prefill reads; None for whole prompts."""
+    steps: int = 1
+    """Steps that the planned bucket takes."""
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
 
     def floor(self, hbm: int | None) -> Floor:
@@ -183,6 +187,13 @@ class Place(NamedTuple):
     chips: int
     prompts: int
     batch: int
+    between: int = 0
+    """Generate steps between the chunks of a prefill, for which its slots and its prompts wait."""
+
+    @classmethod
+    def of(cls, chips: int, prompts: int, batch: int, steps: int = 1) -> "Place":
+        """The place of prefills of `steps` chunks: a generate step after each but the last, if others are generated."""
+        return cls(chips, prompts, batch, steps - 1 if batch > prompts else 0)
 
 
 @dataclass(frozen=True)
@@ -191,7 +202,7 @@ class Problem:
 
     A request is read, with others that its prefill reads together, and then takes `output_tokens` generate steps,
     shared by the whole batch. Prefills of the interleaved mode stop generation, so a token waits for its step and for
-    its share of the other slots' prefills.
+    its share of the other slots' prefills. Between the chunks of a prefill a generate step runs.
     """
 
     meshes: tuple[MeshTable, ...]
@@ -208,28 +219,31 @@ class Problem:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
         A slot whose sequence has ended waits for P - 1 others before the prefill that fills them, so that
-        A = B - (P - 1) / 2 sequences are generated on average.
+        A = B - (P - 1) / 2 sequences are generated on average. With n chunks and a generate step between any two, a
+        slot is held for b = n - 1 steps more before it generates.
 
-        throughput  slice-seconds a request                T_prefill / P + out * T_generate / A
+        throughput  slice-seconds a request                T_prefill / P + (out + b) * T_generate / A
         cost        chip-seconds a request                 chips * throughput
-        tpot        times output tokens                    A * throughput
+        tpot        times output tokens                    A * throughput * out / (out + b)
         ttft        the other prompts of the prefill arrive, the step in progress ends, the prompts are read
-                                                           (P - 1) / 2 * throughput + T_generate + T_prefill
+                                                           (P - 1) / 2 * throughput + (1 + b) * T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
-        waiting = Fraction(at.prompts - 1, 2)
-        active = at.batch - waiting
-        served = Fraction(1, at.prompts), self.output_tokens / active
+        waiting, out = Fraction(at.prompts - 1, 2), Fraction(self.output_tokens)
+        active, held = at.batch - waiting, out + at.between
+        served = Fraction(1, at.prompts), held / active
+        shared = active * out / held
+        first = tuple(waiting * each + alone for each, alone in zip(served, (1, 1 + at.between), strict=True))
         match goal:
             case "hbm":
                 return Weights(0, 0, 1)
             case "change":
                 return Weights(0, 0, change=1)
             case "ttft":
-                return whole_weights(*(waiting * each + 1 for each in served))
+                return whole_weights(*first)
             case "latency":
-                return whole_weights(*((waiting + active) * each + 1 for each in served))
-        factor = {"cost": Fraction(at.chips), "tpot": active}.get(goal, Fraction(1))
+                return whole_weights(*(own + shared * each for own, each in zip(first, served, strict=True)))
+        factor = {"cost": Fraction(at.chips), "tpot": shared}.get(goal, Fraction(1))
         return whole_weights(*(factor * each for each in served))
 
     def units(self, name: GoalName, value: Fraction) -> int:

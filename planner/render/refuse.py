@@ -12,6 +12,7 @@ def refuse_unrendered(plan: Plan) -> None:
         f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
         f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
         f"{plan.prefill.prompts} prompts read together": plan.prefill.prompts > 1,
+        f"prompts read in chunks of {plan.prefill.chunk} tokens": plan.prefill.chunk is not None,
     }
     missing = [name for name, present in found.items() if present]
     if missing:

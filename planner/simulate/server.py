@@ -2,7 +2,8 @@
 
 The server does one thing at a time: when as many prompts wait and slots are free as a prefill reads together, or
 nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate step, which
-adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the next; by then
+adds a token to every slot in use. Between the chunks of a prompt it runs a step too, if there is something to generate.
+A client sends a request, waits for the whole answer, and sends the next; by then
 the server has begun its next step, so a prompt waits for that step.
 """
 
@@ -65,17 +66,28 @@ class Server:
         """Prompts first, steps otherwise, for ever."""
         while True:
             if batch := self.next_prompts():
-                yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))
+                yield from self.read(max(request.prompt for request in batch))
                 for request in batch:
                     request.first_s = self.env.now
                 self.active += batch
                 self.add_tokens(batch)
             elif self.active:
-                yield self.env.timeout(self.steps.generate_s)
-                self.add_tokens(self.active)
+                yield from self.generate()
             else:
                 self.idle = self.env.event()
                 yield self.idle
+
+    def read(self, tokens: int) -> Process:
+        """A prefill, with a generate step between any two of its chunks."""
+        for number, seconds in enumerate(self.steps.reads_s(tokens)):
+            if number and self.active:
+                yield from self.generate()
+            yield self.env.timeout(seconds)
+
+    def generate(self) -> Process:
+        """A generate step."""
+        yield self.env.timeout(self.steps.generate_s)
+        self.add_tokens(self.active)
 
     def next_prompts(self) -> list[Request]:
         """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""

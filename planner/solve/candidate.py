@@ -57,7 +57,7 @@ class Candidate:
     @property
     def place(self) -> Place:
         """What times are weighed by here."""
-        return Place(self.table.chips, self.table.prompts, self.batch)
+        return Place.of(self.table.chips, self.table.prompts, self.batch, self.table.steps)
 
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""

@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.spec.diagnostic import shown
 
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
-PinKind = Literal["slice", "batch", "kv_cache", "label", "axes"]
+PinKind = Literal["slice", "batch", "chunk", "kv_cache", "label", "axes"]
 
 KV_CACHE_LAYOUTS = (
     "heads",
@@ -33,6 +33,7 @@ PINS: Mapping[str, PinKind] = {
     "generate.mlp": "label",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
     "prefill.prompts": "batch",
+    "prefill.chunk": "chunk",
     "prefill.attention": "label",
     "prefill.mlp": "label",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
@@ -95,6 +96,9 @@ def pin_problem(address: str, value: object) -> str | None:
         case "batch":
             good = type(value) is int and value > 0
             wanted = "a whole number above 0"
+        case "chunk":
+            good = value == "none" or (type(value) is int and value > 0)
+            wanted = "a whole number above 0, or none for whole prompts"
         case "axes":
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"

@@ -202,6 +202,14 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
         yield Finding(("pins", "slice"), f"pinned slice {value} is not among hardware.slices: {', '.join(slices)}")
 
 
+def chunked_rendered(spec: Spec) -> Iterator[Finding]:
+    """Chunks of a given size are not asked for together with nothing but what packages are rendered for."""
+    chunk = spec.serving.chunked_prefill
+    if isinstance(chunk, int) and spec.serving.strategies == "rendered":
+        message = f"no package reads prompts in chunks of {chunk} tokens yet"
+        yield Finding(("serving", "chunked_prefill"), message, "leave it out, or set serving.strategies to all")
+
+
 RULES: tuple[Rule, ...] = (
     known_family,
     known_chip,
@@ -218,6 +226,7 @@ RULES: tuple[Rule, ...] = (
     moe_experts,
     pin,
     pinned_slice,
+    chunked_rendered,
 )
 
 

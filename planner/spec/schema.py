@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SkipValidation
+from pydantic_core import PydanticCustomError
 
-from planner.spec.base import Count, Fraction, Real, Seconds, Section
+from planner.spec.base import LARGEST_COUNT, Count, Fraction, Real, Seconds, Section
+from planner.spec.diagnostic import shown
 from planner.spec.model import Model
 from planner.spec.pins import PinValue, read_pins
 
@@ -13,6 +15,16 @@ from planner.spec.pins import PinValue, read_pins
 def _topology(value: object) -> object:
     """A slice that is written as a number, as the text it looks like; whether it is a slice is for the rules."""
     return str(value) if type(value) is int else value
+
+
+def _chunk(value: object) -> object:
+    """How prompts are read, as it is kept: None for whole ones."""
+    if value is None or value == "off" or value is False:
+        return None
+    if value != "auto" and not (type(value) is int and 0 < value <= LARGEST_COUNT):
+        problem = f"must be auto, off or a whole number of tokens above 0, not {shown(value)}"
+        raise PydanticCustomError("choice", "{problem}", {"problem": problem})
+    return value
 
 
 Topology = Annotated[str, BeforeValidator(_topology)]
@@ -69,6 +81,11 @@ class Serving(Section):
     mode: Literal["interleaved"] = Field(default="interleaved", description="Both phases take turns on one slice.")
     strategies: Literal["all", "rendered"] = Field(
         default="all", description="Every strategy that can be planned, or those that packages are rendered for."
+    )
+    chunked_prefill: Annotated[Literal["auto"] | int | None, BeforeValidator(_chunk)] = Field(
+        default=None,
+        description="Tokens of a prompt that prefill reads at a time; auto lets the solver choose, off (the default) "
+        "reads whole prompts.",
     )
 
 

@@ -32,6 +32,7 @@ axes = st.lists(st.sampled_from(["x", "y", "z", "y0", "y1"]), max_size=3, unique
 VALUES = {
     "slice": st.just("4x4"),
     "batch": counts,
+    "chunk": counts | st.just("none"),
     "kv_cache": st.sampled_from(["heads", "batch", "heads_x_batch", "replicated"]),
     "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
@@ -64,6 +65,9 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "workload": {"prompt_tokens": draw(tokens), "output_tokens": draw(tokens), "concurrency": draw(counts)},
         "limits": draw(st.fixed_dictionaries({}, optional={"ttft": reals, "tpot": reals})),
         "objective": draw(st.sampled_from(["cost", "throughput", "latency"])),
+        "serving": draw(
+            st.fixed_dictionaries({}, optional={"chunked_prefill": st.sampled_from(["auto", "off"]) | counts})
+        ),
         "pins": draw(pins),
     }
 
