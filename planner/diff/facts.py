@@ -49,12 +49,13 @@ def phase_of(plan: Plan, name: str) -> Prefill | Generate:
 
 
 def choices(plan: Plan) -> dict[str, JsonValue]:
-    """Chip, slice, mesh, batch and lengths."""
+    """Chip, slice, mesh, batch and lengths, those that a plan has."""
     found: dict[str, JsonValue] = {"chip": plan.chip, "slice": plan.slice, "mesh": [*mesh_axes(plan.mesh)]}
     for name, fields in CHOSEN.items():
         phase = phase_of(plan, name)
         for field in fields:
-            found |= leaves(getattr(phase, field), f"{name}.{field}")
+            if (value := getattr(phase, field)) is not None:
+                found |= leaves(value, f"{name}.{field}")
     return found | {"mesh.chips": [list(chip) for chip in plan.mesh.chips]}
 
 

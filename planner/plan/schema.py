@@ -200,7 +200,11 @@ class Service(Record):
     money_per_million_tokens: float | None = None
     """In the currency of `hardware.price_per_chip_hour`."""
     stall_s: float | None = None
-    """The longest that sequences wait for a prefill between two tokens: its last chunk. Told where there are chunks."""
+    """How long prefill stops generation at most: the last chunk of the planned bucket. Told where there are chunks."""
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The numbers of every plan, and the stall of one that has chunks."""
+        yield from ((name, value) for name, value in super().__iter__() if name != "stall_s" or value is not None)
 
 
 class Near(Record):
