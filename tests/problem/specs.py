@@ -81,6 +81,7 @@ def specs(draw, slices: dict[str, tuple[str, ...]] = SMALL_SLICES, concurrency: 
                 "max_context": 2200,
             },
             "limits": limits,
+            "serving": {"chunked_prefill": draw(st.sampled_from(["off", "off", "auto", 48, 100, 512]))},
             "objective": draw(st.sampled_from(["cost", "throughput", "latency"])),
         }
     )

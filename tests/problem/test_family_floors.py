@@ -62,7 +62,7 @@ def tables(draw: st.DrawFn, family: str, slices: list[tuple[str, str]] = SLICES)
         batches=(draw(st.sampled_from([1, 4, 32, 192])),),
         prompts=(draw(st.sampled_from([1, 4])),),
         prompt=prompt, longest=2 * prompt, smallest=256, mean_context=1.5 * prompt, max_context=2 * prompt,
-        page_tokens=128,
+        page_tokens=128, chunks=(draw(st.sampled_from([None, None, 64, 256, 384])),),
     )  # fmt: skip
     stack = draw(st.sampled_from(step_stacks()))
     machine = Machine(chip(name), stack, slice_, mesh, draw(models(family)))

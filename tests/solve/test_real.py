@@ -35,11 +35,13 @@ def least_of_layout(problem: Problem, table: MeshTable, at: int, residual: int) 
     """The same of one candidate and one layout of the residual stream."""
     prefill, generate, hbm = (sums_of(table, at, residual, of) for of in ("prefill_ns", "generate_ns", "hbm"))
     out, prompts, twice_active = problem.output_tokens, table.prompts, 2 * problem.batches[at] - table.prompts + 1
-    # A request, times 2 * prompts * twice_active to be whole; TTFT and TPOT follow from it.
-    whole = 2 * prompts * twice_active
-    request = 2 * twice_active * prefill + 4 * prompts * out * generate
-    ttft = (prompts - 1) * request // 2 + whole * (prefill + generate)
-    tokens = twice_active * request // 2
+    between = table.steps - 1 if problem.batches[at] > prompts else 0
+    # A request, times 2 * prompts * twice_active * held to be whole; TTFT and TPOT follow from it.
+    held = out + between
+    whole = 2 * prompts * twice_active * held
+    request = (2 * twice_active * prefill + 4 * prompts * held * generate) * held
+    ttft = (prompts - 1) * request // 2 + whole * (prefill + (1 + between) * generate)
+    tokens = twice_active * request // 2 // held * out
     kept = np.ones(prefill.shape, dtype=np.bool_)
     limits = problem.limits
     if limits.hbm is not None:
