@@ -86,7 +86,10 @@ def fixed_sentence(subject: Subject, part: Roofline) -> str:
     if part.address.endswith(".kv_cache"):
         return f"fixed: {seconds_text(part.fixed_s)}, {seconds_text(stack.sequence_layer_s)} a sequence and layer"
     by_layer = f", {layers} layers at {seconds_text(stack.layer_s)}" if stack.layer_s else ""
-    return f"fixed: {seconds_text(stack.step_s)} to start a step{by_layer}"
+    prefill = subject.plan.prefill
+    chunks = steps_of(prefill.tokens, prefill.chunk).number if part.address.startswith("prefill.") else 1
+    times = f", {chunks} times" if chunks > 1 else ""
+    return f"fixed: {seconds_text(stack.step_s)} to start a step{by_layer}{times}"
 
 
 def attention_source(subject: Subject, part: Roofline) -> str:
