@@ -5,12 +5,15 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from planner.diff.schema import Kind
-from planner.plan.schema import Generate, Mesh, Plan, Prefill
+from planner.plan.schema import Generate, Mesh, Plan, Prefill, Record
 
 Facts = dict[Kind, dict[str, JsonValue]]
 
 PHASES = ("prefill", "generate")
-CHOSEN = {"prefill": ("prompts", "chunk", "tokens", "buckets"), "generate": ("batch", "context", "page_tokens")}
+CHOSEN = {
+    "prefill": ("prompts", "chunk", "tokens", "buckets"),
+    "generate": ("batch", "context", "page_tokens", "speculation"),
+}
 
 
 def facts(plan: Plan) -> Facts:
@@ -55,7 +58,7 @@ def choices(plan: Plan) -> dict[str, JsonValue]:
         phase = phase_of(plan, name)
         for field in fields:
             if (value := getattr(phase, field)) is not None:
-                found |= leaves(value, f"{name}.{field}")
+                found |= leaves(dict(value) if isinstance(value, Record) else value, f"{name}.{field}")
     return found | {"mesh.chips": [list(chip) for chip in plan.mesh.chips]}
 
 

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.plan.machine import spec_of
+from planner.plan.machine import place_of, spec_of
 from planner.plan.schema import Plan
 from planner.problem.build import batches_of
-from planner.problem.chunks import steps_of
-from planner.problem.problem import Limits, Place, Problem
+from planner.problem.problem import Limits, Problem
 from planner.spec import Spec
 
 
@@ -38,9 +37,7 @@ def problem_of(spec: Spec) -> Problem:
 def phase_weights(plan: Plan) -> Mapping[str, float]:
     """What a second of each phase's step adds to the objective of a request."""
     problem = problem_of(spec_of(plan))
-    steps = steps_of(plan.prefill.tokens, plan.prefill.chunk)
-    place = Place.of(len(plan.mesh.chips), plan.prefill.prompts, plan.generate.batch, steps.number)
-    weights = problem.goal_weights(problem.goal, place)
+    weights = problem.goal_weights(problem.goal, place_of(plan))
     scale = float(weights.scale)
     return {"prefill": weights.prefill * scale, "generate": weights.generate * scale}
 

@@ -50,7 +50,9 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
             by_chunks = "" if plan.prefill.chunk is None else f", read in chunks of {plan.prefill.chunk}"
             return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens{by_chunks}"
         case "logits":
-            return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
+            told = plan.generate.speculation
+            rows = f", {told.drafted_tokens + 1} rows each" if told else ""
+            return f"float32 logits of {plan.generate.batch} sequences{rows}, the chip's part of the vocabulary"
         case "reserve":
             return "kept back for the compiler and the runtime (hardware.reserve)"
         case "free":

@@ -86,6 +86,8 @@ def fixed_sentence(subject: Subject, part: Roofline) -> str:
     if part.address.endswith(".kv_cache"):
         return f"fixed: {seconds_text(part.fixed_s)}, {seconds_text(stack.sequence_layer_s)} a sequence and layer"
     by_layer = f", {layers} layers at {seconds_text(stack.layer_s)}" if stack.layer_s else ""
+    if part.address == "generate.draft":
+        return f"fixed: the drafts of every sequence, made before the step verifies them: {seconds_text(part.fixed_s)}"
     prefill = subject.plan.prefill
     chunks = steps_of(prefill.tokens, prefill.chunk).number if part.address.startswith("prefill.") else 1
     times = f", {chunks} times" if chunks > 1 else ""
@@ -104,7 +106,9 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         context /= ways(stored.kv_tokens)
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
         shard = "latents of every head" if sizes.latent else shard
-        return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
+        told = plan.generate.speculation
+        asked = f" with {told.drafted_tokens + 1} queries each" if told else ""
+        return f" ({sequences:g} sequences{asked}, mean context {context:g} tokens, {shard} on a chip)"
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
     prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "

@@ -1,8 +1,10 @@
 """What a rule does: how many ways it cuts a logical axis, and what each chip holds of it."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.plan.machine import drafts_of
 from planner.plan.placement import cut_by
 from planner.problem.chunks import steps_of
+from planner.problem.drafts import rows_of
 from planner.problem.rules import padded_width
 
 CUTS = {
@@ -37,7 +39,7 @@ def stored_size(subject: Subject, phase: str, logical: str) -> int:
     heads, prefill = sizes.heads(stored, ways), subject.plan.prefill
     return {
         "tokens": prefill.prompts * steps_of(prefill.tokens, prefill.chunk).tokens,
-        "rows": subject.plan.generate.batch,
+        "rows": subject.plan.generate.batch * rows_of(drafts_of(subject.plan)),
         "batch": subject.plan.generate.batch,
         "d_model": sizes.d_model,
         "q_heads": heads.q_padded,

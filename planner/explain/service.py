@@ -2,10 +2,10 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.machine import place_of
 from planner.plan.schema import Plan, Service
 from planner.plan.show import near_text
 from planner.plan.units import digits, seconds_text
-from planner.problem.chunks import steps_of
 from planner.problem.problem import LimitName, Place
 
 TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
@@ -14,36 +14,64 @@ TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 def explain_service(subject: Subject) -> Explanation:
     """TTFT, TPOT, throughput and cost, as sums of the two steps."""
     plan, service = subject.plan, subject.plan.service
-    prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
-    output, prompts = subject.spec.workload.output_tokens.mean, plan.prefill.prompts
-    active = f"{plan.generate.batch - (prompts - 1) / 2:g}"
-    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
-    reads = f"{active} prefills" if prompts == 1 else f"{active}/{prompts} prefills"
-    between, slot = between_chunks(plan), f"{output} output tokens"
-    steps = f" + {between} steps of {generate} between its chunks" if between else ""
-    shared = slot if not between else f"{slot} and {between} steps between chunks"
-    given = "" if not between else f", of which {output} of {output + between} steps give it a token"
-    stall = [] if service.stall_s is None else [f"prefill stops generation for {seconds_text(service.stall_s)} at most"]
-    held = "" if prompts == 1 else f" ({(prompts - 1) / 2:g} slots wait for others on average)"
-    chips = subject.machine.slice.chips
     sentences = (
-        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}{steps}",
-        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
-        f"shared by {shared}: prefills stop generation",
-        *stall,
-        f"{digits(service.tokens_per_s)} tokens/s = {active} sequences / TPOT{held}{given}",
+        ttft_sentence(plan),
+        tpot_sentence(subject),
+        *stall_sentences(service),
+        throughput_sentence(subject),
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
-        f"= {chips} chips x 1e6 / tokens/s",
+        f"= {subject.machine.slice.chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),
         *shadow_sentences(subject.shadows, TIMES),
     )
     return Explanation("service", sentences, {**present(service), **shadow_numbers(subject.shadows, TIMES)})
 
 
-def between_chunks(plan: Plan) -> int:
-    """Generate steps that run between the chunks of a prefill."""
-    steps = steps_of(plan.prefill.tokens, plan.prefill.chunk)
-    return Place.of(0, plan.prefill.prompts, plan.generate.batch, steps.number).between
+def ttft_sentence(plan: Plan) -> str:
+    """What a prompt waits for, and its own prefill."""
+    prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
+    between = place_of(plan).between
+    prompts = plan.prefill.prompts
+    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
+    chunks = f" + {between} steps of {generate} between its chunks" if between else ""
+    ttft = seconds_text(plan.service.ttft_s)
+    return f"TTFT {ttft} = {others}one step in progress {generate} + the prefill {prefill}{chunks}"
+
+
+def tpot_sentence(subject: Subject) -> str:
+    """A step and a share of the prefills that stop it, over the tokens that the step adds."""
+    plan, (at, steps, active) = subject.plan, served(subject)
+    prompts, output = plan.prefill.prompts, subject.spec.workload.output_tokens.mean
+    reads = f"{active:g} prefills" if prompts == 1 else f"{active:g}/{prompts} prefills"
+    shared = f"{output} output tokens" if at.tokens_per_step == 1 else f"the {digits(steps)} steps of a request"
+    shared += f" and {at.between} steps between chunks" if at.between else ""
+    generate, prefill = seconds_text(plan.generate.step_s), seconds_text(plan.prefill.step_s)
+    step = f"a step {generate} + {reads} of {prefill} shared by {shared}"
+    if at.tokens_per_step != 1:
+        step = f"({step}) / {digits(float(at.tokens_per_step))} tokens a step"
+    return f"TPOT {seconds_text(plan.service.tpot_s)} = {step}: prefills stop generation"
+
+
+def throughput_sentence(subject: Subject) -> str:
+    """Tokens of all sequences together."""
+    plan, (at, steps, active) = subject.plan, served(subject)
+    waiting = (at.prompts - 1) / 2
+    held = f" ({waiting:g} slots wait for others on average)" if waiting else ""
+    given = f", of which {digits(steps)} of {digits(steps + at.between)} steps give it tokens" if at.between else ""
+    return f"{digits(plan.service.tokens_per_s)} tokens/s = {active:g} sequences / TPOT{held}{given}"
+
+
+def stall_sentences(service: Service) -> list[str]:
+    """How long prefill stops generation, where it is told."""
+    told = service.stall_s
+    return [] if told is None else [f"prefill stops generation for {seconds_text(told)} at most"]
+
+
+def served(subject: Subject) -> tuple[Place, float, float]:
+    """What times are weighed by, the generate steps that make the tokens of a request, and the sequences generated."""
+    at = place_of(subject.plan)
+    steps = float(subject.spec.workload.output_tokens.mean / at.tokens_per_step)
+    return at, steps, at.batch - (at.prompts - 1) / 2
 
 
 def present(service: Service) -> dict[str, float]:

@@ -13,6 +13,7 @@ from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Parts, Work
+from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
 from planner.problem.primitives import Collective
@@ -48,6 +49,7 @@ class Chosen:
     prompts: int
     load: Load
     chunk: int | None = None
+    drafts: Drafts | None = None
 
     @property
     def steps(self) -> Steps:
@@ -56,7 +58,7 @@ class Chosen:
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
-        works = costs.generate_works(self.rules.generate, self.batch, self.load.mean_context, self.machine)
+        works = costs.generate_works(self.rules.generate, self.batch, self.load.mean_context, self.machine, self.drafts)
         return all_parts(works, self.machine)
 
     def prefill_parts(self) -> Parts:
@@ -65,7 +67,7 @@ class Chosen:
 
     def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
-        return planned.generate_step(self.rules.generate, self.batch, self.machine.program)
+        return planned.generate_step(self.rules.generate, self.batch * rows_of(self.drafts), self.machine.program)
 
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
@@ -85,8 +87,8 @@ class Chosen:
 def chosen_of(plan: schema.Plan) -> Chosen:
     """What a plan chose, to be priced again by the catalogue of today."""
     rules, load = read_back.rules_of(plan), read_back.load_of(plan)
-    prefill = plan.prefill
-    return Chosen(rules, read_back.machine_of(plan), plan.generate.batch, prefill.prompts, load, prefill.chunk)
+    (chunk,), (drafts,), machine = load.chunks, load.drafts, read_back.machine_of(plan)
+    return Chosen(rules, machine, plan.generate.batch, plan.prefill.prompts, load, chunk, drafts)
 
 
 def rules_of(taken: Taken) -> Rules:
@@ -112,8 +114,8 @@ def decoded(built: Built, solution: Solution) -> Chosen:
     """The solution as what it chose."""
     candidate = solution.taken.candidate
     table = candidate.table
-    made_by = table.source
-    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load, table.chunk)
+    made_by, read = table.source, (table.chunk, table.drafts)
+    return Chosen(rules_of(solution.taken), made_by.machine, candidate.batch, table.prompts, made_by.load, *read)
 
 
 def plan_alone(spec: Spec, built: Built, solution: Solution, near: schema.Near | None = None) -> schema.Plan:
@@ -174,10 +176,23 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
         batch=chosen.batch,
         context=spec.workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
+        speculation=speculation_of(chosen.drafts),
         step_s=costs.total_s(parts, chosen.machine),
         binds=costs.binds(parts, chosen.machine),
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.generate_collectives(), chosen.machine)),
+    )
+
+
+def speculation_of(drafts: Drafts | None) -> schema.Speculation | None:
+    """The drafts of the plan's generate steps."""
+    if drafts is None:
+        return None
+    return schema.Speculation(
+        drafted_tokens=drafts.tokens,
+        acceptance=drafts.acceptance,
+        tokens_per_step=float(tokens_per_step(drafts)),
+        draft_s=drafts.seconds,
     )
 
 
@@ -200,6 +215,7 @@ def rooflines(parts: Parts, machine: Machine) -> list[schema.Roofline]:
 
 
 STEP_ORDER = (
+    "draft",
     "embedding",
     "attention.qkv",
     "attention.kv_cache",
@@ -239,7 +255,7 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
     activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts, chosen.chunk)
-    logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
+    logits = hbm.logits_bytes(stored, chosen.batch * rows_of(chosen.drafts), sizes, ways)
     total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
     available = available_hbm_bytes(spec, chosen.machine)
     return schema.Hbm(
@@ -260,11 +276,12 @@ def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) 
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
     between = Place.of(0, prompts, batch, chosen.steps.number).between
-    request_s = prefill_s / prompts + (output + between) * generate_s / (batch - waiting)
+    steps = output / float(tokens_per_step(chosen.drafts))
+    request_s = prefill_s / prompts + (steps + between) * generate_s / (batch - waiting)
     chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
     return schema.Service(
         ttft_s=waiting * request_s + (1 + between) * generate_s + prefill_s,
-        tpot_s=(batch - waiting) * request_s / (output + between),
+        tpot_s=(batch - waiting) * request_s * steps / (steps + between) / output,
         tokens_per_s=output / request_s,
         chip_seconds_per_million_tokens=chip_seconds,
         money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,

@@ -152,14 +152,27 @@ class Prefill(Record):
     runner_up: RunnerUp | None = None
 
 
+class Speculation(Record):
+    """What a generate step verifies: drafts of every sequence, made in `draft_s` seconds before it.
+
+    On average it adds `tokens_per_step` to a sequence.
+    """
+
+    drafted_tokens: int
+    acceptance: float
+    tokens_per_step: float
+    draft_s: float
+
+
 class Generate(Record):
-    """How tokens are made: `batch` slots, each step adds one token to every slot."""
+    """How tokens are made: `batch` slots, each step adds one token to every slot, or several with speculation."""
 
     rules: GenerateRules
     strategy: Strategy
     batch: int
     context: int
     page_tokens: int
+    speculation: Speculation | None = None
     step_s: float
     binds: str
     parts: tuple[Roofline, ...]

@@ -56,7 +56,7 @@ def phase_title(phase: Prefill | Generate) -> Text:
     if isinstance(phase, Prefill):
         name, load = "prefill", prompts_text(phase)
     else:
-        name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}"
+        name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}{drafts_text(phase)}"
     return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
 
 
@@ -69,6 +69,12 @@ def prompts_text(prefill: Prefill) -> str:
     if prefill.prompts == 1:
         return f"one prompt of {prefill.tokens} tokens{chunks}"
     return f"{prefill.prompts} prompts of {prefill.tokens} tokens together{chunks}"
+
+
+def drafts_text(generate: Generate) -> str:
+    """`, 4 drafts each, 2.77 tokens a step`, where there are drafts."""
+    told = generate.speculation
+    return f", {told.drafted_tokens} drafts each, {told.tokens_per_step:.3g} tokens a step" if told else ""
 
 
 def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:

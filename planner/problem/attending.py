@@ -21,10 +21,15 @@ from planner.problem.rules import (
 )
 
 
-def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> dict[str, Roofline]:
-    """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives."""
+def generate_attention_parts(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, queries: int = 1
+) -> dict[str, Roofline]:
+    """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives.
+
+    Each sequence has so many `queries`, which read its cache together.
+    """
     sizes, ways = machine.sizes, machine.ways
-    heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
+    heads, rows = sizes.heads(rules, ways), batch * queries / ways(rules.rows)
     inner, width = sizes.d_model / ways(rules.d_model), heads.q_local * sizes.out_dim
     kv_rows = rows / ways(exchanged_batch(rules))
     apart = rows / ways(scattered_batch(rules))
@@ -32,7 +37,7 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
         "attention.qkv": machine.matmul(rows, inner, sizes.q_made(heads.q_local))
         + machine.matmul(kv_rows, inner, sizes.kv_made(heads.kv_local))
         + of_latents(apart, apart, heads.q_local, machine),
-        "attention.kv_cache": generate_scores(rules, rows, context, machine),
+        "attention.kv_cache": generate_scores(rules, rows, context, machine, queries),
         "attention.out": machine.matmul(rows, width, inner),
         "attention.elementwise": machine.elementwise(rows, inner + width) + latents_between(apart, apart, machine),
     }
@@ -67,11 +72,15 @@ def common(machine: Machine) -> dict[str, Any]:
     }
 
 
-def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine) -> Roofline:
-    """Attention of all layers over the part of the cache that a chip holds."""
+def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine, queries: int = 1) -> Roofline:
+    """Attention of all layers over the part of the cache that a chip holds; each sequence has so many of the rows."""
     sizes, ways = machine.sizes, machine.ways
     heads, told = sizes.heads(rules, ways), {**common(machine), "kv_bytes_per_element": sizes.kv_read_bytes}
-    sequences, q_heads = rows / ways(rules.batch), heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens)
+    told["query_tokens"] = queries
+    sequences, q_heads = (
+        rows / queries / ways(rules.batch),
+        heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens),
+    )
     found = Roofline()
     for kind in sizes.kinds:
         tokens = kind.context(context) / ways(rules.kv_tokens)

@@ -9,6 +9,7 @@ from cost_models.memory import usable_hbm_bytes
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
+from planner.problem.drafts import Drafts
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
@@ -127,6 +128,15 @@ def chunks_of(spec: Spec, buckets: tuple[int, ...], planned: int) -> tuple[int |
     return (None, *(each for each in powers if (each >= planned or planned % each == 0) and each < buckets[-1]))
 
 
+def drafts_of(spec: Spec) -> tuple[Drafts | None, ...]:
+    """Whether generate steps are plain or verify drafts: either, where the spec has a draft model."""
+    told, pinned = spec.serving.speculation, spec.pins.get("generate.speculation")
+    if told is None or pinned == "off" or (spec.serving.strategies == "rendered" and pinned is None):
+        return (None,)
+    drafts = Drafts(told.drafted_tokens, told.acceptance, told.draft_step_s)
+    return (drafts,) if pinned == "on" else (None, drafts)
+
+
 def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -> Load:
     """Batches and lengths that options on a slice are priced for."""
     workload = spec.workload
@@ -143,6 +153,7 @@ def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -
         max_context=workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
         chunks=chunks_of(spec, buckets, planned),
+        drafts=drafts_of(spec),
     )
 
 

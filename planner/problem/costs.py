@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from cost_models.roofline import Roofline
 from planner.problem.attending import generate_attention_parts, prefill_attention_parts
 from planner.problem.chunks import steps_of
+from planner.problem.drafts import Drafts, rows_of
 from planner.problem.machine import Machine
 from planner.problem.planned import (
     generate_attention,
@@ -138,10 +139,12 @@ def in_steps(step: Work, count: int) -> Work:
     return Work(step.phase, local, repeated(step.planned, count), step.hides)
 
 
-def generate_attention_work(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Work:
-    """Attention in one generate step of `batch` sequences whose mean length is `context`."""
-    parts = generate_attention_parts(rules, batch, context, machine)
-    return Work("generate", parts, generate_attention(rules, batch, machine.program))
+def generate_attention_work(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, queries: int = 1
+) -> Work:
+    """Attention in one generate step of `batch` sequences whose mean length is `context`, each with so many queries."""
+    parts = generate_attention_parts(rules, batch, context, machine, queries)
+    return Work("generate", parts, generate_attention(rules, batch * queries, machine.program))
 
 
 def prefill_attention_work(
@@ -247,11 +250,14 @@ def vocab_parts(vocab: Axes, looked_up: float, rows: float, machine: Machine) ->
     }
 
 
-def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
-    """Embedding, logits and sampling in one generate step."""
-    rows = batch / machine.ways(without(rules.rows, rules.vocab))
-    parts = vocab_parts(rules.vocab, rows, rows, machine)
-    return Work("generate", parts, generate_vocab(rules, batch, machine.program), hides=False)
+def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine, drafts: Drafts | None = None) -> Work:
+    """Embedding, logits and sampling in one generate step, and the drafts that are made before it."""
+    rows = batch * rows_of(drafts)
+    own = rows / machine.ways(without(rules.rows, rules.vocab))
+    parts = vocab_parts(rules.vocab, own, own, machine)
+    if drafts:
+        parts["draft"] = Roofline(fixed_s=drafts.seconds)
+    return Work("generate", parts, generate_vocab(rules, rows, machine.program), hides=False)
 
 
 def prefill_vocab_work(
@@ -264,15 +270,27 @@ def prefill_vocab_work(
     return in_steps(Work("prefill", parts, planned, hides=False), count)
 
 
-def generate_works(rules: GenerateRules, batch: int, context: float, machine: Machine) -> list[Work]:
+def generate_works(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, drafts: Drafts | None = None
+) -> list[Work]:
     """The blocks of one generate step of `batch` sequences whose mean length is `context`."""
-    found = {
-        "attention": lambda: generate_attention_work(rules, batch, context, machine),
-        "mlp": lambda: generate_mlp_work(rules, batch, machine),
-        "experts": lambda: generate_experts_work(rules, batch, machine),
-        "vocab": lambda: generate_vocab_work(rules, batch, machine),
-    }
-    return [found[name]() for name in machine.sizes.blocks]
+    return [generate_work(name, rules, batch, context, machine, drafts) for name in machine.sizes.blocks]
+
+
+def generate_work(
+    name: str, rules: GenerateRules, batch: int, context: float, machine: Machine, drafts: Drafts | None = None
+) -> Work:
+    """One block of a generate step; with drafts it verifies those of every sequence besides its last token."""
+    queries = rows_of(drafts)
+    match name:
+        case "attention":
+            return generate_attention_work(rules, batch, context, machine, queries)
+        case "mlp":
+            return generate_mlp_work(rules, batch * queries, machine)
+        case "experts":
+            return generate_experts_work(rules, batch * queries, machine)
+        case _:
+            return generate_vocab_work(rules, batch, machine, drafts)
 
 
 def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int, chunk: int | None = None) -> list[Work]:

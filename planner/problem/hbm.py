@@ -148,7 +148,7 @@ def prefill_vocab_bytes(tokens: int, sizes: Sizes, prompts: int = 1, chunk: int 
 
 
 def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> int:
-    """Float32 logits of one generate step on one chip."""
+    """Float32 logits of one generate step of `batch` rows on one chip."""
     rows = batch / ways(without(rules.rows, rules.vocab))
     return ceil(rows * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)
 

@@ -227,7 +227,7 @@ def prefill_vocab(rules: PrefillRules, tokens: int, program: Program, prompts: i
 
 
 def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Collective]:
-    """Collectives of one generate step of `batch` sequences, in the order of the step."""
+    """Collectives of one generate step of `batch` rows, in the order of the step."""
     first, last = split_vocab(generate_vocab(rules, batch, program))
     attention, mlp = generate_attention(rules, batch, program), generate_mlp(rules, batch, program)
     return [*first, *attention, *mlp, *generate_experts(rules, batch, program), *last]

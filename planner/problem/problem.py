@@ -127,6 +127,10 @@ class MeshTable:
     """Tokens of each prompt that a step of prefill reads; None for whole prompts."""
     steps: int = 1
     """Steps that the planned bucket takes."""
+    drafts: Any = None
+    """What a generate step verifies, `drafts.Drafts`; None for plain steps."""
+    tokens_per_step: Fraction = Fraction(1)
+    """Tokens that a generate step adds to a sequence."""
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
 
     def floor(self, hbm: int | None) -> Floor:
@@ -189,20 +193,23 @@ class Place(NamedTuple):
     batch: int
     between: int = 0
     """Generate steps between the chunks of a prefill, for which its slots and its prompts wait."""
+    tokens_per_step: Fraction = Fraction(1)
+    """Tokens that a generate step adds to a sequence."""
 
     @classmethod
-    def of(cls, chips: int, prompts: int, batch: int, steps: int = 1) -> "Place":
+    def of(cls, chips: int, prompts: int, batch: int, steps: int = 1, tokens: Fraction = Fraction(1)) -> "Place":
         """The place of prefills of `steps` chunks: a generate step after each but the last, if others are generated."""
-        return cls(chips, prompts, batch, steps - 1 if batch > prompts else 0)
+        return cls(chips, prompts, batch, steps - 1 if batch > prompts else 0, tokens)
 
 
 @dataclass(frozen=True)
 class Problem:
     """Everything the solver needs, and nothing that it must compute from physics.
 
-    A request is read, with others that its prefill reads together, and then takes `output_tokens` generate steps,
-    shared by the whole batch. Prefills of the interleaved mode stop generation, so a token waits for its step and for
-    its share of the other slots' prefills. Between the chunks of a prefill a generate step runs.
+    A request is read, with others that its prefill reads together, and then takes a generate step for each of its
+    `output_tokens`, or fewer where steps add several, shared by the whole batch. Prefills of the interleaved mode stop
+    generation, so a token waits for its step and for its share of the other slots' prefills. Between the chunks of a
+    prefill a generate step runs.
     """
 
     meshes: tuple[MeshTable, ...]
@@ -219,20 +226,21 @@ class Problem:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
         A slot whose sequence has ended waits for P - 1 others before the prefill that fills them, so that
-        A = B - (P - 1) / 2 sequences are generated on average. With n chunks and a generate step between any two, a
-        slot is held for b = n - 1 steps more before it generates.
+        A = B - (P - 1) / 2 sequences are generated on average. Of a request all tokens take s generate steps: as many
+        as there are, over the tokens that a step adds. With n chunks and a generate step between any two, a slot is
+        held for b = n - 1 steps more before it generates.
 
-        throughput  slice-seconds a request                T_prefill / P + (out + b) * T_generate / A
+        throughput  slice-seconds a request                T_prefill / P + (s + b) * T_generate / A
         cost        chip-seconds a request                 chips * throughput
-        tpot        times output tokens                    A * throughput * out / (out + b)
+        tpot        times output tokens                    A * throughput * s / (s + b)
         ttft        the other prompts of the prefill arrive, the step in progress ends, the prompts are read
                                                            (P - 1) / 2 * throughput + (1 + b) * T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
-        waiting, out = Fraction(at.prompts - 1, 2), Fraction(self.output_tokens)
-        active, held = at.batch - waiting, out + at.between
+        waiting, steps = Fraction(at.prompts - 1, 2), self.output_tokens / at.tokens_per_step
+        active, held = at.batch - waiting, steps + at.between
         served = Fraction(1, at.prompts), held / active
-        shared = active * out / held
+        shared = active * steps / held
         first = tuple(waiting * each + alone for each, alone in zip(served, (1, 1 + at.between), strict=True))
         match goal:
             case "hbm":

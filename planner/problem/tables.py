@@ -11,6 +11,7 @@ import numpy as np
 from planner.problem import costs, hbm
 from planner.problem.chunks import steps_of
 from planner.problem.costs import seconds_of
+from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.floors import Floors
 from planner.problem.legal import (
     divides,
@@ -47,6 +48,8 @@ class Load:
     page_tokens: int
     chunks: tuple[int | None, ...] = (None,)
     """Tokens of each prompt that a step of prefill may read; None for whole prompts."""
+    drafts: tuple[Drafts | None, ...] = (None,)
+    """What a generate step may verify; None for plain steps."""
 
     @cached_property
     def readings(self) -> tuple[tuple[int, int | None], ...]:
@@ -60,7 +63,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Pricer:
-    """The options of the blocks on one mesh, and their prices; tables that differ in prompts or chunk alone share one.
+    """The options of the blocks on one mesh, and their prices, for every number of prompts, chunk and drafts.
 
     Spaces and columns are kept by the name of their block and the tokens that token axes must divide.
     """
@@ -70,7 +73,8 @@ class Pricer:
     allowed: Mapping[str, Allowed]
     rendered: bool
     _spaces: dict[tuple[str, int], Space] = field(default_factory=dict)
-    _columns: dict[tuple[str, int, int], Column] = field(default_factory=dict)
+    _columns: dict[tuple[str, int, int, Drafts | None], Column] = field(default_factory=dict)
+    _prefills: dict[tuple[str, int, int | None], tuple[Ints, Ints]] = field(default_factory=dict)
     _tables: dict[tuple[str, int], list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
@@ -90,11 +94,11 @@ class Pricer:
         return Floors(self.machine, self.load)
 
     def tables(self) -> list[MeshTable]:
-        """One table for every number of prompts read together, and every chunk."""
-        return [self.table(*reading) for reading in self.load.readings]
+        """One table for every number of prompts read together, every chunk, with drafts and without."""
+        return [self.table(*reading, drafts) for reading in self.load.readings for drafts in self.load.drafts]
 
-    def table(self, prompts: int, chunk: int | None = None) -> MeshTable:
-        """The table of prefills that read `prompts` together, a `chunk` of each at a time."""
+    def table(self, prompts: int, chunk: int | None = None, drafts: Drafts | None = None) -> MeshTable:
+        """The table of prefills that read `prompts` together, a `chunk` of each at a time, and steps with `drafts`."""
         machine = self.machine
         return MeshTable(
             str(machine.slice),
@@ -102,26 +106,35 @@ class Pricer:
             machine.mesh,
             prompts,
             residuals(len(machine.mesh)),
-            lambda hbm: self.floors.of(prompts, hbm, chunk),
-            lambda: tuple(self.block(name, prompts, chunk) for name in machine.sizes.blocks),
+            lambda hbm: self.floors.of(prompts, hbm, chunk, drafts),
+            lambda: tuple(self.block(name, prompts, chunk, drafts) for name in machine.sizes.blocks),
             self,
             chunk=chunk,
             steps=steps_of(self.load.prompt, chunk).number,
+            drafts=drafts,
+            tokens_per_step=tokens_per_step(drafts),
         )
 
-    def block(self, name: str, prompts: int, chunk: int | None = None) -> Block:
+    def block(self, name: str, prompts: int, chunk: int | None = None, drafts: Drafts | None = None) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
         even = self.load.even(chunk)
-        space, tables = self.space(name, even), self.prefill_tables(name, even)
-        each_once = {pair: self.prefill(name, *pair, prompts, chunk) for pair in dict.fromkeys(tables)}
-        priced = [each_once[pair] for pair in tables]
-        ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-        held = units[space.key_of]
+        space, (ns, held) = self.space(name, even), self.prefills(name, prompts, chunk)
 
         def column(at: int) -> Column:
-            return with_held(self.column(name, even, at), held)
+            return with_held(self.column(name, even, at, drafts), held)
 
-        return Block(name, space, space.residual, ns[space.key_of], column)
+        return Block(name, space, space.residual, ns, column)
+
+    def prefills(self, name: str, prompts: int, chunk: int | None) -> tuple[Ints, Ints]:
+        """Nanoseconds of the prefill of all options of a block, and units that they hold meanwhile."""
+        read, even = (name, prompts, chunk), self.load.even(chunk)
+        if read not in self._prefills:
+            tables, key_of = self.prefill_tables(name, even), self.space(name, even).key_of
+            each_once = {pair: self.prefill(name, *pair, prompts, chunk) for pair in dict.fromkeys(tables)}
+            priced = [each_once[pair] for pair in tables]
+            ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+            self._prefills[read] = ns[key_of], units[key_of]
+        return self._prefills[read]
 
     def space(self, name: str, even: int) -> Space:
         """The legal options of a block that keep the pins, where token axes divide so many tokens."""
@@ -170,37 +183,38 @@ class Pricer:
             self._rules[name, option] = RULES[name](self.names, option)
         return self._rules[name, option]
 
-    def column(self, name: str, even: int, at: int) -> Column:
+    def column(self, name: str, even: int, at: int, drafts: Drafts | None) -> Column:
         """Prices of all options of a block at a batch, without what prefill holds."""
-        if (name, even, at) not in self._columns:
+        if (name, even, at, drafts) not in self._columns:
             space, batch = self.space(name, even), self.load.batches[at]
             rules = [self.stored(name, roles) for roles in space.roles]
             legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
             priced = [
-                self.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
+                self.generate(name, each, batch, drafts) if ok else (0.0, 0)
+                for each, ok in zip(rules, legal, strict=True)
             ]
             ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-            self._columns[name, even, at] = Column(ns[space.role_of], units[space.role_of], legal[space.role_of])
-        return self._columns[name, even, at]
+            self._columns[name, even, at, drafts] = Column(
+                ns[space.role_of], units[space.role_of], legal[space.role_of]
+            )
+        return self._columns[name, even, at, drafts]
 
-    def generate(self, name: str, rules: GenerateRules, batch: int) -> tuple[float, int]:
+    def generate(self, name: str, rules: GenerateRules, batch: int, drafts: Drafts | None) -> tuple[float, int]:
         """Seconds of one step of a block, and the bytes per chip of its weights and what it keeps for the batch."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
+        work = costs.generate_work(name, rules, batch, load.mean_context, machine, drafts)
         kept: int
         if name == "attention":
-            work = costs.generate_attention_work(rules, batch, load.mean_context, machine)
             kept = hbm.kv_cache_bytes(rules, batch, load.max_context, load.page_tokens, sizes, ways)
             kept += hbm.attention_weights_bytes(rules, sizes, ways)
         elif name == "mlp":
-            work = costs.generate_mlp_work(rules, batch, machine)
             kept = hbm.mlp_weights_bytes(rules, sizes, ways)
         elif name == "experts":
-            work = costs.generate_experts_work(rules, batch, machine)
             kept = hbm.experts_weights_bytes(rules, sizes, ways)
         else:
-            work = costs.generate_vocab_work(rules, batch, machine)
-            kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
+            kept = hbm.vocab_weights_bytes(rules, sizes, ways)
+            kept += hbm.logits_bytes(rules, batch * rows_of(drafts), sizes, ways)
         return seconds_of(work, machine), kept
 
     def prefill(

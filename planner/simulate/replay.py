@@ -25,7 +25,7 @@ from planner.spec import Spec
 def simulate(plan: Plan, requests: int, seed: int) -> Simulated:
     """`requests` of the spec's lengths, served as planned."""
     spec, env = spec_of(plan), simpy.Environment()
-    server = Server(env, steps_of(plan), plan.generate.batch)
+    server = Server(env, steps_of(plan), plan.generate.batch, Random(seed))
     clients = spec.workload.concurrency
     counted: list[Request] = []
     source = request_source(spec, env, clients, requests, seed, counted)

@@ -2,14 +2,15 @@
 
 The server does one thing at a time: when as many prompts wait and slots are free as a prefill reads together, or
 nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate step, which
-adds a token to every slot in use. Between the chunks of a prompt it runs a step too, if there is something to generate.
-A client sends a request, waits for the whole answer, and sends the next; by then
-the server has begun its next step, so a prompt waits for that step.
+adds a token to every slot in use, and the drafts that it accepts. Between the chunks of a prompt it runs a step too, if
+there is something to generate. A client sends a request, waits for the whole answer, and sends the next; by then the
+server has begun its next step, so a prompt waits for that step.
 """
 
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import simpy
@@ -50,6 +51,8 @@ class Server:
     env: simpy.Environment
     steps: Steps
     slots: int
+    random: Random = field(default_factory=lambda: Random(0))
+    """Draws which drafts are accepted."""
     waiting: deque[Request] = field(default_factory=deque)
     active: list[Request] = field(default_factory=list)
     made: list[tuple[float, int]] = field(default_factory=list)
@@ -70,7 +73,7 @@ class Server:
                 for request in batch:
                     request.first_s = self.env.now
                 self.active += batch
-                self.add_tokens(batch)
+                self.add_tokens(batch, [1] * len(batch))
             elif self.active:
                 yield from self.generate()
             else:
@@ -87,7 +90,7 @@ class Server:
     def generate(self) -> Process:
         """A generate step."""
         yield self.env.timeout(self.steps.generate_s)
-        self.add_tokens(self.active)
+        self.add_tokens(self.active, [self.steps.tokens(self.random) for _ in self.active])
 
     def next_prompts(self) -> list[Request]:
         """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""
@@ -96,11 +99,12 @@ class Server:
             return []
         return [self.waiting.popleft() for _ in range(ready)]
 
-    def add_tokens(self, requests: list[Request]) -> None:
-        """One token more for each of `requests`; those that are complete leave their slot."""
-        self.made.append((self.env.now, len(requests)))
-        for request in requests:
-            request.made += 1
+    def add_tokens(self, requests: list[Request], counts: list[int]) -> None:
+        """So many tokens more for each of `requests`, as far as they want them; complete ones leave their slot."""
+        wanted = [min(count, each.output - each.made) for each, count in zip(requests, counts, strict=True)]
+        self.made.append((self.env.now, sum(wanted)))
+        for request, count in zip(requests, wanted, strict=True):
+            request.made += count
             if request.made == request.output:
                 request.last_s = self.env.now
                 request.done.succeed()

@@ -6,6 +6,7 @@ planned bucket keeps its predicted step whatever the catalogue says by now. A ch
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from random import Random
 
 from planner.plan.build import chosen_of
 from planner.plan.schema import Plan
@@ -23,6 +24,8 @@ class Steps:
     chunk: int | None = None
     chunks_s: tuple[float, ...] = ()
     """Seconds of the first chunk of a prompt, of the second, and so on, as many as the longest bucket has."""
+    drafted_tokens: int = 0
+    acceptance: float = 0.0
 
     def prompt_s(self, tokens: int) -> float:
         """Seconds to read a prompt: those of the smallest bucket that holds it."""
@@ -34,6 +37,13 @@ class Steps:
         count, _ = prefill_steps(bucket, self.chunk)
         return (self.prompt_s(tokens),) if count == 1 else self.chunks_s[:count]
 
+    def tokens(self, random: Random) -> int:
+        """Tokens that a generate step adds to a sequence: one, and its drafts up to the first that is not accepted."""
+        accepted = 0
+        while accepted < self.drafted_tokens and random.random() < self.acceptance:
+            accepted += 1
+        return 1 + accepted
+
 
 def steps_of(plan: Plan) -> Steps:
     """The steps of a plan."""
@@ -43,6 +53,8 @@ def steps_of(plan: Plan) -> Steps:
     found = Steps(
         tuple((bucket, costed[bucket] * scale) for bucket in prefill.buckets), plan.generate.step_s, prefill.prompts
     )
+    if told := plan.generate.speculation:
+        found = replace(found, drafted_tokens=told.drafted_tokens, acceptance=told.acceptance)
     if prefill.chunk is None:
         return found
     count, tokens = prefill_steps(prefill.buckets[-1], prefill.chunk)

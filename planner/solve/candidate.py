@@ -57,7 +57,8 @@ class Candidate:
     @property
     def place(self) -> Place:
         """What times are weighed by here."""
-        return Place.of(self.table.chips, self.table.prompts, self.batch, self.table.steps)
+        table = self.table
+        return Place.of(table.chips, table.prompts, self.batch, table.steps, table.tokens_per_step)
 
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""

@@ -202,6 +202,13 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
         yield Finding(("pins", "slice"), f"pinned slice {value} is not among hardware.slices: {', '.join(slices)}")
 
 
+def speculation_pin(spec: Spec) -> Iterator[Finding]:
+    """Drafts are pinned only where there is a draft model."""
+    if spec.pins.get("generate.speculation") == "on" and spec.serving.speculation is None:
+        message = "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
+        yield Finding(("pins", "generate.speculation"), message, "add serving.speculation, or leave the pin out")
+
+
 def chunked_rendered(spec: Spec) -> Iterator[Finding]:
     """Chunks of a given size are not asked for together with nothing but what packages are rendered for."""
     chunk = spec.serving.chunked_prefill
@@ -227,6 +234,7 @@ RULES: tuple[Rule, ...] = (
     pin,
     pinned_slice,
     chunked_rendered,
+    speculation_pin,
 )
 
 

@@ -27,6 +27,8 @@ def _chunk(value: object) -> object:
     return value
 
 
+MOST_DRAFTS = 32
+
 Topology = Annotated[str, BeforeValidator(_topology)]
 
 
@@ -75,6 +77,16 @@ class Limits(Section):
     tpot_s: Seconds | None = Field(default=None, alias="tpot", description="Time per output token (s).")
 
 
+class Speculation(Section):
+    """A draft model that proposes tokens, which generate steps may verify."""
+
+    drafted_tokens: Annotated[int, Field(strict=True, gt=0, le=MOST_DRAFTS)] = Field(
+        description="Tokens drafted for every step of the model."
+    )
+    acceptance: Fraction = Field(description="How likely a draft is accepted if those before it were.")
+    draft_step_s: Seconds = Field(alias="draft_step", description="Time to draft one token of every sequence (s).")
+
+
 class Serving(Section):
     """How prefill and generate share chips."""
 
@@ -86,6 +98,9 @@ class Serving(Section):
         default=None,
         description="Tokens of a prompt that prefill reads at a time; auto lets the solver choose, off (the default) "
         "reads whole prompts.",
+    )
+    speculation: Speculation | None = Field(
+        default=None, description="A draft model; the solver chooses whether generate steps verify what it proposes."
     )
 
 

@@ -87,7 +87,7 @@ def test_a_plan_with_chunks_is_priced_again_as_it_was() -> None:
 
 @pytest.mark.parametrize("chunk", [256, 512])
 def test_a_replay_with_constant_lengths_reproduces_the_service_formulas(chunk: int) -> None:
-    """Slots that end between the chunks of another prompt wait for the rest of them: queueing, which TTFT leaves out."""
+    """Slots that end between the chunks of another prompt wait for the rest of them: queueing, which TTFT lacks."""
     plan = chunked(f"serving.chunked_prefill={chunk}", "pins={prefill.prompts: 1}")
     found = simulate(plan, 600, 0)
     assert found.tokens_per_s == pytest.approx(plan.service.tokens_per_s, rel=0.01)
