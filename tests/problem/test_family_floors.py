@@ -13,6 +13,7 @@ from cost_models.mla import Latent
 from cost_models.moe import Mixture
 from cost_models.stacks import step_stacks
 from cost_models.torus import parse_slice
+from planner.problem.drafts import Drafts
 from planner.problem.machine import Machine
 from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
@@ -63,6 +64,7 @@ def tables(draw: st.DrawFn, family: str, slices: list[tuple[str, str]] = SLICES)
         prompts=(draw(st.sampled_from([1, 4])),),
         prompt=prompt, longest=2 * prompt, smallest=256, mean_context=1.5 * prompt, max_context=2 * prompt,
         page_tokens=128, chunks=(draw(st.sampled_from([None, None, 64, 256, 384])),),
+        drafts=(draw(st.sampled_from([None, None, Drafts(1, 0.5, 1e-4), Drafts(7, 0.9, 1e-6)])),),
     )  # fmt: skip
     stack = draw(st.sampled_from(step_stacks()))
     machine = Machine(chip(name), stack, slice_, mesh, draw(models(family)))
