@@ -5,13 +5,16 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from planner.diff.schema import Kind
-from planner.plan.schema import Generate, Mesh, Plan, Prefill
+from planner.plan.schema import Generate, Mesh, Plan, Prefill, Record
 
 Facts = dict[Kind, dict[str, JsonValue]]
 
 PHASES = ("prefill", "generate")
 FLEET_CHOICES = ("mode", "slices", "prefill_slices", "chips")
-CHOSEN = {"prefill": ("prompts", "tokens", "buckets"), "generate": ("batch", "context", "page_tokens")}
+CHOSEN = {
+    "prefill": ("prompts", "chunk", "stages", "tokens", "buckets"),
+    "generate": ("batch", "context", "page_tokens", "speculation"),
+}
 
 
 def facts(plan: Plan) -> Facts:
@@ -50,12 +53,13 @@ def phase_of(plan: Plan, name: str) -> Prefill | Generate:
 
 
 def choices(plan: Plan) -> dict[str, JsonValue]:
-    """Chip, slice, mesh, batch and lengths."""
+    """Chip, slice, mesh, batch and lengths, those that a plan has."""
     found: dict[str, JsonValue] = {"chip": plan.chip, "slice": plan.slice, "mesh": [*mesh_axes(plan.mesh)]}
     for name, fields in CHOSEN.items():
         phase = phase_of(plan, name)
         for field in fields:
-            found |= leaves(getattr(phase, field), f"{name}.{field}")
+            if (value := getattr(phase, field)) is not None:
+                found |= leaves(dict(value) if isinstance(value, Record) else value, f"{name}.{field}")
     found |= {"mesh.chips": [list(chip) for chip in plan.mesh.chips]}
     if plan.pool is not None:
         found |= {"pool.slice": plan.pool.slice, "pool.mesh": [*mesh_axes(plan.pool.mesh)]}

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from planner.plan.machine import spec_of
+from planner.plan.machine import place_of, spec_of
 from planner.plan.schema import Plan
 from planner.problem.build import batches_of
-from planner.problem.problem import Limits, Place, Problem
+from planner.problem.problem import Limits, Problem
 from planner.spec import Spec
 
 
@@ -42,8 +42,7 @@ def phase_weights(plan: Plan) -> Mapping[str, float]:
         read = len(plan.pool.mesh.chips) / plan.prefill.prompts / stages
         return {"prefill": read, "generate": len(plan.mesh.chips) * output / plan.generate.batch}
     problem = problem_of(spec_of(plan))
-    place = Place(len(plan.mesh.chips), plan.prefill.prompts, plan.generate.batch)
-    weights = problem.goal_weights(problem.goal, place)
+    weights = problem.goal_weights(problem.goal, place_of(plan))
     scale = float(weights.scale)
     return {"prefill": weights.prefill * scale, "generate": weights.generate * scale}
 

@@ -52,11 +52,14 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
             if not hbm.activations:
                 return "none: prompts are read on slices of their own"
             read = "a prompt" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts"
-            return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens"
+            by_chunks = "" if plan.prefill.chunk is None else f", read in chunks of {plan.prefill.chunk}"
+            return f"what prefill holds at most, for {read} of {plan.prefill.buckets[-1]} tokens{by_chunks}"
         case "logits":
             if not hbm.logits:
                 return "none in a step"
-            return f"float32 logits of {plan.generate.batch} sequences, the chip's part of the vocabulary"
+            told = plan.generate.speculation
+            rows = f", {told.drafted_tokens + 1} rows each" if told else ""
+            return f"float32 logits of {plan.generate.batch} sequences{rows}, the chip's part of the vocabulary"
         case "reserve":
             return "kept back for the compiler and the runtime (hardware.reserve)"
         case "free":

@@ -6,6 +6,7 @@ from planner.explain.shapes import matmuls
 from planner.plan.catalogue import flops_text
 from planner.plan.schema import Roofline
 from planner.plan.units import bytes_text, digits, percent_text, seconds_text
+from planner.problem.chunks import steps_of
 
 RESOURCES = {"compute": "compute", "hbm": "HBM", "ici": "ICI", "fixed": "fixed overhead"}
 COUNTS = ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
@@ -85,7 +86,12 @@ def fixed_sentence(subject: Subject, part: Roofline) -> str:
     if part.address.endswith(".kv_cache"):
         return f"fixed: {seconds_text(part.fixed_s)}, {seconds_text(stack.sequence_layer_s)} a sequence and layer"
     by_layer = f", {layers} layers at {seconds_text(stack.layer_s)}" if stack.layer_s else ""
-    return f"fixed: {seconds_text(stack.step_s)} to start a step{by_layer}"
+    if part.address == "generate.draft":
+        return f"fixed: the drafts of every sequence, made before the step verifies them: {seconds_text(part.fixed_s)}"
+    prefill = subject.plan.prefill
+    chunks = steps_of(prefill.tokens, prefill.chunk).number if part.address.startswith("prefill.") else 1
+    times = f", {chunks} times" if chunks > 1 else ""
+    return f"fixed: {seconds_text(stack.step_s)} to start a step{by_layer}{times}"
 
 
 def attention_source(subject: Subject, part: Roofline) -> str:
@@ -100,11 +106,15 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         context /= ways(stored.kv_tokens)
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
         shard = "latents of every head" if sizes.latent else shard
-        return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
+        told = plan.generate.speculation
+        asked = f" with {told.drafted_tokens + 1} queries each" if told else ""
+        return f" ({sequences:g} sequences{asked}, mean context {context:g} tokens, {shard} on a chip)"
     q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
     prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "
-    return f" (scores over {prompts}{plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"
+    count, tokens = steps_of(plan.prefill.tokens, plan.prefill.chunk)
+    by = f" by chunks of {tokens}" if count > 1 else ""
+    return f" (scores over {prompts}{plan.prefill.tokens} tokens{by}{masked}, {q_heads} query heads on a chip)"
 
 
 def hbm_sentence(subject: Subject, part: Roofline) -> str:

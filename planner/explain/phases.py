@@ -38,7 +38,10 @@ def load_text(phase: Prefill | Generate) -> str:
     """What one step works on."""
     if isinstance(phase, Prefill):
         return prompts_text(phase)
-    return f"one token for each of {phase.batch} sequences"
+    if (told := phase.speculation) is None:
+        return f"one token for each of {phase.batch} sequences"
+    verified = f"{told.drafted_tokens} drafts verified for each of {phase.batch} sequences"
+    return f"{verified}, which adds {told.tokens_per_step:.3g} tokens"
 
 
 def shown_seconds(phase: Prefill | Generate) -> dict[str, float]:

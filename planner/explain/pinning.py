@@ -70,6 +70,8 @@ def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
     if problem := pin_problem(address, value):
         close = nearest(str(value), pin_choices(address))
         return f'{problem}; did you mean "{close}"?' if close else problem
+    if (address, value) == ("generate.speculation", "on") and spec.serving.speculation is None:
+        return "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
     if address == "slice":
         try:
             parse_slice(chip(spec.hardware.chip), str(value))
@@ -101,6 +103,10 @@ def has(plan: Plan, pin: Pin) -> bool:
         return plan.generate.batch == pin.value
     if pin.address == "prefill.prompts":
         return plan.prefill.prompts == pin.value
+    if pin.address == "generate.speculation":
+        return (plan.generate.speculation is not None) == (pin.value == "on")
+    if pin.address == "prefill.chunk":
+        return plan.prefill.chunk == (None if pin.value == "none" else pin.value)
     machine, rules = machine_of(plan), rules_of(plan)
     filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
     return all(each.generate(rules.generate) and each.prefill(*rules) for each in filters.values())

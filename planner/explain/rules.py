@@ -1,7 +1,10 @@
 """What a rule does: how many ways it cuts a logical axis, and what each chip holds of it."""
 
 from planner.explain.explanation import Explanation, Subject
+from planner.plan.machine import drafts_of
 from planner.plan.placement import cut_by
+from planner.problem.chunks import steps_of
+from planner.problem.drafts import rows_of
 from planner.problem.rules import padded_width
 
 CUTS = {
@@ -33,10 +36,10 @@ def explain_rule(subject: Subject, phase: str, logical: str) -> Explanation:
 def stored_size(subject: Subject, phase: str, logical: str) -> int:
     """The size of a logical axis as stored, padding included."""
     sizes, ways, stored = subject.machine.sizes, subject.machine.ways, subject.rules.generate
-    heads = sizes.heads(stored, ways)
+    heads, prefill = sizes.heads(stored, ways), subject.plan.prefill
     return {
-        "tokens": subject.plan.prefill.prompts * subject.plan.prefill.tokens,
-        "rows": subject.plan.generate.batch,
+        "tokens": prefill.prompts * steps_of(prefill.tokens, prefill.chunk).tokens,
+        "rows": subject.plan.generate.batch * rows_of(drafts_of(subject.plan)),
         "batch": subject.plan.generate.batch,
         "d_model": sizes.d_model,
         "q_heads": heads.q_padded,

@@ -2,10 +2,11 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
-from planner.plan.schema import Service
+from planner.plan.machine import place_of
+from planner.plan.schema import Plan, Service
 from planner.plan.show import near_text
 from planner.plan.units import digits, percent_text, seconds_text
-from planner.problem.problem import LimitName
+from planner.problem.problem import LimitName, Place
 
 TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 
@@ -16,20 +17,13 @@ def explain_service(subject: Subject) -> Explanation:
     if plan.fleet is not None:
         sentences = (*fleet_sentences(subject), *limit_sentences(subject))
         return Explanation("service", sentences, present(service))
-    prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
-    output, prompts = subject.spec.workload.output_tokens.mean, plan.prefill.prompts
-    active = f"{plan.generate.batch - (prompts - 1) / 2:g}"
-    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
-    reads = f"{active} prefills" if prompts == 1 else f"{active}/{prompts} prefills"
-    held = "" if prompts == 1 else f" ({(prompts - 1) / 2:g} slots wait for others on average)"
-    chips = subject.machine.slice.chips
     sentences = (
-        f"TTFT {seconds_text(service.ttft_s)} = {others}one step in progress {generate} + the prefill {prefill}",
-        f"TPOT {seconds_text(service.tpot_s)} = a step {generate} + {reads} of {prefill} "
-        f"shared by {output} output tokens: prefills stop generation",
-        f"{digits(service.tokens_per_s)} tokens/s = {active} sequences / TPOT{held}",
+        ttft_sentence(plan),
+        tpot_sentence(subject),
+        *stall_sentences(service),
+        throughput_sentence(subject),
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
-        f"= {chips} chips x 1e6 / tokens/s",
+        f"= {subject.machine.slice.chips} chips x 1e6 / tokens/s",
         *limit_sentences(subject),
         *shadow_sentences(subject.shadows, TIMES),
     )
@@ -57,6 +51,53 @@ def fleet_sentences(subject: Subject) -> list[str]:
         f"{digits(service.chip_seconds_per_million_tokens)} chip-seconds per million output tokens "
         f"= {fleet.chips} chips x 1e6 / tokens/s",
     ]
+
+
+def ttft_sentence(plan: Plan) -> str:
+    """What a prompt waits for, and its own prefill."""
+    prefill, generate = seconds_text(plan.prefill.step_s), seconds_text(plan.generate.step_s)
+    between = place_of(plan).between
+    prompts = plan.prefill.prompts
+    others = f"the other {prompts - 1} prompts of the prefill arriving + " if prompts > 1 else ""
+    chunks = f" + {between} steps of {generate} between its chunks" if between else ""
+    ttft = seconds_text(plan.service.ttft_s)
+    return f"TTFT {ttft} = {others}one step in progress {generate} + the prefill {prefill}{chunks}"
+
+
+def tpot_sentence(subject: Subject) -> str:
+    """A step and a share of the prefills that stop it, over the tokens that the step adds."""
+    plan, (at, steps, active) = subject.plan, served(subject)
+    prompts, output = plan.prefill.prompts, subject.spec.workload.output_tokens.mean
+    reads = f"{active:g} prefills" if prompts == 1 else f"{active:g}/{prompts} prefills"
+    shared = f"{output} output tokens" if at.tokens_per_step == 1 else f"the {digits(steps)} steps of a request"
+    shared += f" and {at.between} steps between chunks" if at.between else ""
+    generate, prefill = seconds_text(plan.generate.step_s), seconds_text(plan.prefill.step_s)
+    step = f"a step {generate} + {reads} of {prefill} shared by {shared}"
+    if at.tokens_per_step != 1:
+        step = f"({step}) / {digits(float(at.tokens_per_step))} tokens a step"
+    return f"TPOT {seconds_text(plan.service.tpot_s)} = {step}: prefills stop generation"
+
+
+def throughput_sentence(subject: Subject) -> str:
+    """Tokens of all sequences together."""
+    plan, (at, steps, active) = subject.plan, served(subject)
+    waiting = (at.prompts - 1) / 2
+    held = f" ({waiting:g} slots wait for others on average)" if waiting else ""
+    given = f", of which {digits(steps)} of {digits(steps + at.between)} steps give it tokens" if at.between else ""
+    return f"{digits(plan.service.tokens_per_s)} tokens/s = {active:g} sequences / TPOT{held}{given}"
+
+
+def stall_sentences(service: Service) -> list[str]:
+    """How long prefill stops generation, where it is told."""
+    told = service.stall_s
+    return [] if told is None else [f"prefill stops generation for {seconds_text(told)} at most"]
+
+
+def served(subject: Subject) -> tuple[Place, float, float]:
+    """What times are weighed by, the generate steps that make the tokens of a request, and the sequences generated."""
+    at = place_of(subject.plan)
+    steps = float(subject.spec.workload.output_tokens.mean / at.tokens_per_step)
+    return at, steps, at.batch - (at.prompts - 1) / 2
 
 
 def present(service: Service) -> dict[str, float]:

@@ -1,8 +1,11 @@
 """The matmuls of a part on one chip: rows, inner, outer, and how many layers run them. Sizes include padding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.explain.explanation import Subject
+from planner.plan.machine import drafts_of
+from planner.problem.chunks import Steps, steps_of
+from planner.problem.drafts import rows_of
 from planner.problem.routed import expert_columns, routed
 from planner.problem.rules import (
     Axes,
@@ -40,7 +43,9 @@ def matmuls(subject: Subject, address: str) -> list[Matmul]:
     """The weight matmuls of a part; none for attention over the cache and for what only moves bytes."""
     phase, _, part = address.partition(".")
     find = {"attention": attention, "mlp": mlp, "experts": experts, "logits": logits}.get(part.split(".")[0])
-    return find(subject, phase).get(part, []) if find else []
+    found = find(subject, phase).get(part, []) if find else []
+    times = prompt_steps(subject).number if phase == "prefill" else 1
+    return [replace(each, repeats=each.repeats * times) for each in found]
 
 
 def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
@@ -48,7 +53,7 @@ def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     sizes, ways, layers = subject.machine.sizes, subject.machine.ways, subject.machine.sizes.layers
     (stored, rules), heads = subject.rules, sizes.heads(subject.rules.generate, ways)
     if phase == "generate":
-        rows: float = subject.plan.generate.batch / ways(stored.rows)
+        rows: float = generate_rows(subject) / ways(stored.rows)
         kv_rows = rows / ways(exchanged_batch(stored))
         inner, q_heads, kv_heads = sizes.d_model / ways(stored.d_model), heads.q_local, float(heads.kv_local)
     else:
@@ -72,16 +77,27 @@ def of_latents(subject: Subject, phase: str, rows: float, q_heads: int) -> list[
         apart = read = rows / ways(scattered_batch(stored))
     else:
         own, prompts = without(rules.tokens, rules.q_heads), subject.plan.prefill.prompts
-        apart, read = rows / ways(rules.d_model), prompt_rows(subject) / ways(prompt_axes(own, prompts, ways))
+        apart = rows / ways(rules.d_model)
+        read = prompts * prompt_steps(subject).mean_read / ways(prompt_axes(own, prompts, ways))
     found = [Matmul(read, latent.latent_dim, q_heads * latent.made_dim, layers)]
     if latent.query_latent_dim:
         found.append(Matmul(apart, latent.query_latent_dim, q_heads * latent.query_head_dim, layers))
     return found
 
 
+def generate_rows(subject: Subject) -> int:
+    """Rows of a generate step: the last token of every sequence, and its drafts."""
+    return subject.plan.generate.batch * rows_of(drafts_of(subject.plan))
+
+
 def prompt_rows(subject: Subject) -> int:
-    """Rows of the prompts that a prefill reads together."""
-    return subject.plan.prefill.prompts * subject.plan.prefill.tokens
+    """Rows of the prompts that a step of prefill reads together."""
+    return subject.plan.prefill.prompts * prompt_steps(subject).tokens
+
+
+def prompt_steps(subject: Subject) -> Steps:
+    """The steps that read the planned bucket."""
+    return steps_of(subject.plan.prefill.tokens, subject.plan.prefill.chunk)
 
 
 def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
@@ -113,7 +129,7 @@ def experts(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
 
 def step_rows(subject: Subject, phase: str) -> int:
     """Rows of the residual stream in one step."""
-    return subject.plan.generate.batch if phase == "generate" else prompt_rows(subject)
+    return generate_rows(subject) if phase == "generate" else prompt_rows(subject)
 
 
 def cut_rows(subject: Subject, phase: str) -> Axes:
@@ -126,5 +142,5 @@ def logits(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
     axes, rows = rules.vocab, float(subject.plan.prefill.prompts)
     if phase == "generate":
-        axes, rows = stored.vocab, subject.plan.generate.batch / ways(without(stored.rows, stored.vocab))
+        axes, rows = stored.vocab, generate_rows(subject) / ways(without(stored.rows, stored.vocab))
     return {"logits": [Matmul(rows, sizes.d_model, sizes.padded_vocab(ways(axes)) / ways(axes), 1)]}

@@ -46,7 +46,7 @@ class Answer:
         return tuple(each for each in found if each.address in CHOICES or ".strategy." in each.address)
 
 
-CHOICES = ("slice", "mesh", "generate.batch", "prefill.tokens")
+CHOICES = ("slice", "mesh", "generate.batch", "prefill.tokens", "prefill.chunk", "generate.speculation.drafted_tokens")
 
 
 def why_not(plan: Plan, questions: tuple[str, ...]) -> list[Answer]:

@@ -14,7 +14,9 @@ from planner.plan.padding import padding_of
 from planner.plan.service import fleet_of, service_of
 from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
+from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Parts, Work
+from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
 from planner.problem.pipeline import Pipeline
@@ -30,9 +32,9 @@ from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
 
-def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine) -> Parts:
-    """Rooflines by address of the prefill of `prompts` of `tokens` each."""
-    return all_parts(costs.prefill_works(tables, tokens, machine, prompts), machine)
+def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine, chunk: int | None = None) -> Parts:
+    """Rooflines by address of the prefill of `prompts` of `tokens` each, all chunks together."""
+    return all_parts(costs.prefill_works(tables, tokens, machine, prompts, chunk), machine)
 
 
 def all_parts(works: Iterable[Work], machine: Machine) -> Parts:
@@ -52,9 +54,16 @@ class Chosen:
     batch: int
     prompts: int
     load: Load
+    chunk: int | None = None
+    drafts: Drafts | None = None
     slices: int = 1
     reader: "Chosen | None" = None
     pipeline: Pipeline | None = None
+
+    @property
+    def steps(self) -> Steps:
+        """The steps that read the planned bucket."""
+        return steps_of(self.load.prompt, self.chunk)
 
     @property
     def stages(self) -> int:
@@ -68,7 +77,7 @@ class Chosen:
 
     def generate_parts(self) -> Parts:
         """Rooflines of a generate step by address."""
-        works = costs.generate_works(self.rules.generate, self.batch, self.load.mean_context, self.machine)
+        works = costs.generate_works(self.rules.generate, self.batch, self.load.mean_context, self.machine, self.drafts)
         return all_parts(works, self.machine)
 
     def prefill_parts(self) -> Parts:
@@ -78,7 +87,7 @@ class Chosen:
 
     def parts_of_prompt(self, tokens: int) -> Parts:
         """Rooflines of the prefill of prompts of some length, in all stages, by address."""
-        parts = prefill_parts(self.rules, tokens, self.prompts, self.machine)
+        parts = prefill_parts(self.rules, tokens, self.prompts, self.machine, self.chunk)
         if self.pipeline is None:
             return parts
         permutes = self.pipeline.permute(self.rules.prefill, tokens, self.machine, self.prompts)
@@ -86,14 +95,14 @@ class Chosen:
 
     def generate_collectives(self) -> list[Collective]:
         """Collectives of a generate step, in the order of the step."""
-        return planned.generate_step(self.rules.generate, self.batch, self.machine.program)
+        return planned.generate_step(self.rules.generate, self.batch * rows_of(self.drafts), self.machine.program)
 
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        reads = self.reads
-        found = planned.prefill_step(reads.rules, reads.load.prompt, reads.machine.program, reads.prompts)
+        reads, tokens = self.reads, self.reads.load.prompt
+        found = planned.prefill_step(reads.rules, tokens, reads.machine.program, reads.prompts, reads.chunk)
         if reads.pipeline is not None:
-            found.append(reads.pipeline.permute(reads.rules.prefill, reads.load.prompt, reads.machine, reads.prompts))
+            found.append(reads.pipeline.permute(reads.rules.prefill, tokens, reads.machine, reads.prompts))
         return found
 
     def collective_s(self, planned_one: Collective) -> float:
@@ -102,12 +111,22 @@ class Chosen:
             return self.pipeline.permute_s(planned_one, self.machine)
         return self.machine.seconds(planned_one)
 
+    def stall_s(self) -> float:
+        """Seconds of the last chunk of the planned bucket, which attends to the most."""
+        count, tokens = self.steps
+        return self.read_s(count * tokens) - (self.read_s((count - 1) * tokens) if count > 1 else 0.0)
+
+    def read_s(self, tokens: int) -> float:
+        """Seconds of the prefill of prompts of `tokens`."""
+        return costs.total_s(self.parts_of_prompt(tokens), self.machine)
+
 
 def chosen_of(plan: schema.Plan) -> Chosen:
     """What a plan chose, to be priced again by the catalogue of today."""
     rules, load = read_back.rules_of(plan), read_back.load_of(plan)
-    slices = plan.fleet.slices if plan.fleet else 1
-    here = Chosen(rules, read_back.machine_of(plan), plan.generate.batch, plan.prefill.prompts, load, slices)
+    (chunk,), (drafts,), slices = load.chunks, load.drafts, plan.fleet.slices if plan.fleet else 1
+    machine, prompts = read_back.machine_of(plan), plan.prefill.prompts
+    here = Chosen(rules, machine, plan.generate.batch, prompts, load, chunk, drafts, slices)
     if plan.pool is None:
         return here
     reader = replace(
@@ -154,8 +173,18 @@ def decoded(solution: Solution) -> Chosen:
 def chosen_from(taken: Taken, batch: int, prompts: int, slices: int) -> Chosen:
     """What was taken, with the machine and the lengths it was priced for."""
     made_by = taken.candidate.table.source
-    pipeline = made_by.pipeline if isinstance(made_by, PoolPricer) else None
-    return Chosen(rules_of(taken), made_by.machine, batch, prompts, made_by.load, slices, pipeline=pipeline)
+    pipeline, table = made_by.pipeline if isinstance(made_by, PoolPricer) else None, taken.candidate.table
+    return Chosen(
+        rules_of(taken),
+        made_by.machine,
+        batch,
+        prompts,
+        made_by.load,
+        table.chunk,
+        table.drafts,
+        slices,
+        pipeline=pipeline,
+    )
 
 
 def decoded_fleet(solution: FleetSolution) -> Chosen:
@@ -210,6 +239,7 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
         stages=stages_of(reads.pipeline),
         strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
         prompts=reads.prompts,
+        chunk=reads.chunk,
         tokens=reads.load.prompt,
         buckets=prefill_buckets(spec, reads.machine.slice.chips),
         step_s=costs.total_s(parts, reads.machine),
@@ -247,10 +277,23 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
         batch=chosen.batch,
         context=spec.workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
+        speculation=speculation_of(chosen.drafts),
         step_s=costs.total_s(parts, chosen.machine),
         binds=costs.binds(parts, chosen.machine),
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.generate_collectives(), chosen)),
+    )
+
+
+def speculation_of(drafts: Drafts | None) -> schema.Speculation | None:
+    """The drafts of the plan's generate steps."""
+    if drafts is None:
+        return None
+    return schema.Speculation(
+        drafted_tokens=drafts.tokens,
+        acceptance=drafts.acceptance,
+        tokens_per_step=float(tokens_per_step(drafts)),
+        draft_s=drafts.seconds,
     )
 
 
@@ -273,6 +316,7 @@ def rooflines(parts: Parts, machine: Machine) -> list[schema.Roofline]:
 
 
 STEP_ORDER = (
+    "draft",
     "embedding",
     "attention.qkv",
     "attention.kv_cache",
@@ -314,8 +358,8 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
     activations = 0
     if chosen.reader is None:
-        activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
-    logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
+        activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts, chosen.chunk)
+    logits = hbm.logits_bytes(stored, chosen.batch * rows_of(chosen.drafts), sizes, ways)
     return budget_of(spec, chosen.machine, weights=weights, kv_cache=cache, activations=activations, logits=logits)
 
 

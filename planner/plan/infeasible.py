@@ -116,7 +116,13 @@ def remedies(spec: Spec, infeasible: Infeasible) -> Iterator[Remedy]:
     """The nearest changes of each kind that do fit, each verified by solving."""
     if not infeasible.conflict:
         return
-    groups = [limit_changes(infeasible), slice_changes(spec), dtype_changes(spec), context_changes(spec)]
+    groups = [
+        limit_changes(infeasible),
+        chunk_changes(spec, infeasible),
+        slice_changes(spec),
+        dtype_changes(spec),
+        context_changes(spec),
+    ]
     for group in groups:
         found = next((changes for changes in group if is_feasible(spec, changes)), None)
         if found is not None:
@@ -158,6 +164,14 @@ def limit_changes(infeasible: Infeasible) -> Iterator[Changes]:
         elif need.limit != "hbm":
             microseconds = -(-need.need // 1000)
             yield {f"limits.{need.limit}": f"{microseconds / 1000:.3f} ms"}
+
+
+def chunk_changes(spec: Spec, infeasible: Infeasible) -> Iterator[Changes]:
+    """Prompts read in chunks, where HBM is short and packages are not asked for."""
+    serving, pinned = spec.serving, "prefill.chunk" in spec.pins
+    short = any(need.limit == "hbm" for need in infeasible.conflict)
+    if short and serving.chunked_prefill is None and serving.strategies == "all" and not pinned:
+        yield {"serving.chunked_prefill": "auto"}
 
 
 def larger_slices(spec: Spec) -> list[str]:

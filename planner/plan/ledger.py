@@ -82,6 +82,8 @@ def candidate_line(entry: Entry, index: int, ledger: Ledger, winner: int | None)
         "slice": candidate.table.slice,
         "mesh": mesh_text(candidate.table),
         "prompts": candidate.table.prompts,
+        **({} if candidate.table.chunk is None else {"chunk": candidate.table.chunk}),
+        **({"drafted_tokens": candidate.table.drafts.tokens} if candidate.table.drafts else {}),
         "batch": candidate.batch,
         "verdict": entry.verdict,
         "bound": None if entry.bound is None else ceil(entry.bound),

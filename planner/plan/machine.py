@@ -8,8 +8,11 @@ from cost_models.lengths import fitted
 from cost_models.stacks import stack
 from cost_models.torus import MeshAxis, parse_slice
 from planner.plan.schema import Plan
+from planner.problem.chunks import steps_of
+from planner.problem.drafts import Drafts, tokens_per_step
 from planner.problem.machine import Machine
 from planner.problem.pipeline import Pipeline
+from planner.problem.problem import Place
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
@@ -58,14 +61,29 @@ def load_of(plan: Plan) -> Load:
         batches=(plan.generate.batch,),
         prompts=(plan.prefill.prompts,),
         prompt=plan.prefill.tokens,
-        longest=buckets[-1],
-        smallest=buckets[0],
         buckets=buckets,
         lengths=fitted(workload.prompt_tokens.mean, workload.prompt_tokens.p95),
         mean_context=workload.prompt_tokens.mean + workload.output_tokens.mean / 2,
         max_context=plan.generate.context,
         page_tokens=plan.generate.page_tokens,
+        chunks=(plan.prefill.chunk,),
+        drafts=(drafts_of(plan),),
     )
+
+
+def drafts_of(plan: Plan) -> Drafts | None:
+    """What a generate step of a plan verifies."""
+    told = plan.generate.speculation
+    if told is None:
+        return None
+    return Drafts(told.drafted_tokens, told.acceptance, told.draft_s / told.drafted_tokens)
+
+
+def place_of(plan: Plan) -> Place:
+    """What the times of a plan are weighed by."""
+    steps, prefill = steps_of(plan.prefill.tokens, plan.prefill.chunk), plan.prefill
+    tokens = tokens_per_step(drafts_of(plan))
+    return Place.of(len(plan.mesh.chips), prefill.prompts, plan.generate.batch, steps.number, tokens)
 
 
 def rules_of(plan: Plan) -> Rules:

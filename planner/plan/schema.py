@@ -143,7 +143,8 @@ class Stages(Record):
 
 class Prefill(Record):
     """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
-    one."""
+    one. A longer bucket than `chunk` is read so many tokens at a time; the step, its parts and collectives are those of
+    all chunks."""
 
     rules: PrefillRules
     stored: GenerateRules | None = None
@@ -151,6 +152,7 @@ class Prefill(Record):
     stages: Stages | None = None
     strategy: Strategy
     prompts: int = 1
+    chunk: int | None = None
     tokens: int
     buckets: tuple[int, ...]
     step_s: float
@@ -160,14 +162,27 @@ class Prefill(Record):
     runner_up: RunnerUp | None = None
 
 
+class Speculation(Record):
+    """What a generate step verifies: drafts of every sequence, made in `draft_s` seconds before it.
+
+    On average it adds `tokens_per_step` to a sequence.
+    """
+
+    drafted_tokens: int
+    acceptance: float
+    tokens_per_step: float
+    draft_s: float
+
+
 class Generate(Record):
-    """How tokens are made: `batch` slots, each step adds one token to every slot."""
+    """How tokens are made: `batch` slots, each step adds one token to every slot, or several with speculation."""
 
     rules: GenerateRules
     strategy: Strategy
     batch: int
     context: int
     page_tokens: int
+    speculation: Speculation | None = None
     step_s: float
     binds: str
     parts: tuple[Roofline, ...]
@@ -207,6 +222,12 @@ class Service(Record):
     chip_seconds_per_million_tokens: float
     money_per_million_tokens: float | None = None
     """In the currency of `hardware.price_per_chip_hour`."""
+    stall_s: float | None = None
+    """How long prefill stops generation at most: the last chunk of the planned bucket. Told where there are chunks."""
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The numbers of every plan, and the stall of one that has chunks."""
+        yield from ((name, value) for name, value in super().__iter__() if name != "stall_s" or value is not None)
 
 
 class Pool(Record):

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from planner.plan import schema
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
+from planner.problem.drafts import tokens_per_step
 from planner.problem.problem import NS, Place
 from planner.spec import Spec
 
@@ -22,9 +23,10 @@ def service_of(
     output, arrivals = spec.workload.output_tokens.mean, arrivals_of(spec)
     if arrivals is None and chosen.reader is None:
         return turns(spec, chosen, prefill_s, generate_s)
+    token_s = generate_s / float(tokens_per_step(chosen.drafts))
     fleet = fleet_of(spec, chosen, prefill_s, generate_s, transfer)
     assert fleet is not None, "there is a rate, or prefill has slices of its own"
-    tpot_s = generate_s / (1 - fleet.prefill_utilization) if chosen.reader is None else generate_s
+    tpot_s = token_s / (1 - fleet.prefill_utilization) if chosen.reader is None else token_s
     return service(
         spec, first_token_s(spec, chosen, fleet.requests_per_s, prefill_s, generate_s, transfer), tpot_s,
         output * fleet.requests_per_s, fleet.chips,
@@ -33,14 +35,15 @@ def service_of(
 
 def turns(spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float) -> schema.Service:
     """A slice that takes turns, all its slots taken by clients that come back at once."""
-    output, prompts = spec.workload.output_tokens.mean, chosen.prompts
+    output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
-    active = chosen.batch - waiting
-    request_s = prefill_s / prompts + output * generate_s / active
-    return service(
-        spec, waiting * request_s + generate_s + prefill_s, active * request_s / output, output / request_s,
-        chosen.machine.slice.chips,
-    )  # fmt: skip
+    between = Place.of(0, prompts, batch, chosen.steps.number).between
+    steps = output / float(tokens_per_step(chosen.drafts))
+    request_s = prefill_s / prompts + (steps + between) * generate_s / (batch - waiting)
+    ttft_s = waiting * request_s + (1 + between) * generate_s + prefill_s
+    tpot_s = (batch - waiting) * request_s * steps / (steps + between) / output
+    found = service(spec, ttft_s, tpot_s, output / request_s, chosen.machine.slice.chips)
+    return found if chosen.chunk is None else found.model_copy(update={"stall_s": chosen.stall_s()})
 
 
 def service(spec: Spec, ttft_s: float, tpot_s: float, tokens_per_s: float, chips: int) -> schema.Service:
@@ -62,7 +65,7 @@ def fleet_of(
     arrivals, reader = arrivals_of(spec), chosen.reader
     if arrivals is None and reader is None:
         return None
-    output, reads = spec.workload.output_tokens.mean, chosen.reads
+    reads, steps = chosen.reads, spec.workload.output_tokens.mean / float(tokens_per_step(chosen.drafts))
     rate = closed_rate(spec, chosen, prefill_s, generate_s, transfer) if arrivals is None else float(arrivals.per_s)
     read_busy = rate / reads.slices * prefill_s / reads.stages / reads.prompts
     if arrivals is not None:
@@ -76,7 +79,7 @@ def fleet_of(
         slices=chosen.slices,
         prefill_slices=None if reader is None else reader.slices,
         chips=chips if reader is None else chips + reader.slices * reader.machine.slice.chips,
-        slot_utilization=rate / chosen.slices * output * step_s / active,
+        slot_utilization=rate / chosen.slices * steps * step_s / active,
         prefill_utilization=read_busy,
         transfer=transfer,
         tails=None if arrivals is None else tails_of(spec, chosen, arrivals, prefill_s, generate_s, transfer),
@@ -88,7 +91,8 @@ def closed_rate(
 ) -> float:
     """Requests a second that prefill slices and generate slices serve when clients come back at once."""
     sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
-    made_s = max(spec.workload.output_tokens.mean * generate_s / chosen.batch, sent_s)
+    steps = spec.workload.output_tokens.mean / float(tokens_per_step(chosen.drafts))
+    made_s = max(steps * generate_s / chosen.batch, sent_s)
     return min(reads.slices / max(prefill_s / reads.stages / reads.prompts, sent_s), chosen.slices / made_s)
 
 
@@ -125,21 +129,22 @@ def tails_of(
     later_s = (prefill_s - read_s) * float(place_of(reads).reading.p95) + sent_s + generate_s
     ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, place_of(reads)) / NS + later_s
     if chosen.reader is not None:
-        return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s)
-    tpot_s = interrupted_s(generate_s, prefill_s, arrivals, place_of(reads))
+        return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s / float(tokens_per_step(chosen.drafts)))
+    token_s = generate_s / float(tokens_per_step(chosen.drafts))
+    tpot_s = interrupted_s(token_s, prefill_s, arrivals, place_of(reads))
     return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
 
 
-def interrupted_s(generate_s: float, prefill_s: float, arrivals: Arrivals, at: Place) -> float:
+def interrupted_s(token_s: float, prefill_s: float, arrivals: Arrivals, at: Place) -> float:
     """The least TPOT in which all prefills fit that come meanwhile with a chance of 95 %."""
-    reads_s, tpot_s = prefill_s * float(at.reading.mean), generate_s
-    while (longer_s := generate_s + arrivals.interruptions_p95(tpot_s * NS, at) * reads_s) > tpot_s * (1 + CLOSE):
+    reads_s, tpot_s = prefill_s * float(at.reading.mean), token_s
+    while (longer_s := token_s + arrivals.interruptions_p95(tpot_s * NS, at) * reads_s) > tpot_s * (1 + CLOSE):
         tpot_s = longer_s
     return longer_s
 
 
 def place_of(chosen: "Chosen") -> Place:
     """What the times of the slices are weighed by."""
-    return Place(
-        chosen.machine.slice.chips, chosen.prompts, chosen.batch, chosen.slices, chosen.load.reading(chosen.prompts)
-    )
+    chips, tokens = chosen.machine.slice.chips, tokens_per_step(chosen.drafts)
+    alone = Place.of(chips, chosen.prompts, chosen.batch, chosen.steps.number, tokens)
+    return alone._replace(slices=chosen.slices, reading=chosen.load.reading(chosen.prompts))

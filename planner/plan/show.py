@@ -8,6 +8,7 @@ from rich.text import Text
 
 from planner.plan.schema import Fleet, Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
+from planner.problem.chunks import steps_of
 
 RULE_MEANING = {
     "tokens": "prompt tokens",
@@ -90,7 +91,7 @@ def phase_title(phase: Prefill | Generate) -> Text:
     if isinstance(phase, Prefill):
         name, load = "prefill", prompts_text(phase)
     else:
-        name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}"
+        name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}{drafts_text(phase)}"
     return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
 
 
@@ -99,9 +100,19 @@ def prompts_text(prefill: Prefill) -> str:
     if prefill.stages is not None:
         alone = prompts_text(prefill.model_copy(update={"stages": None}))
         return f"{alone}, layers in {prefill.stages.count} pipeline stages on {prefill.stages.axis}"
+    count, tokens = steps_of(prefill.tokens, prefill.chunk)
+    chunks = f", in {count} chunks of {tokens}" if count > 1 else ""
+    if prefill.chunk and count == 1:
+        chunks = f", longer ones in chunks of {prefill.chunk}"
     if prefill.prompts == 1:
-        return f"one prompt of {prefill.tokens} tokens"
-    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together"
+        return f"one prompt of {prefill.tokens} tokens{chunks}"
+    return f"{prefill.prompts} prompts of {prefill.tokens} tokens together{chunks}"
+
+
+def drafts_text(generate: Generate) -> str:
+    """`, 4 drafts each, 2.77 tokens a step`, where there are drafts."""
+    told = generate.speculation
+    return f", {told.drafted_tokens} drafts each, {told.tokens_per_step:.3g} tokens a step" if told else ""
 
 
 def rule_table(phase: Prefill | Generate, mesh: Mesh) -> Table:
@@ -168,10 +179,12 @@ def padding_table(plan: Plan) -> Table:
 
 def service_text(service: Service) -> str:
     """What users of the service see."""
+    stall = "" if service.stall_s is None else f"; prefill stops generation for {seconds_text(service.stall_s)} at most"
     return (
         f"service (means): TTFT {seconds_text(service.ttft_s)}, TPOT {seconds_text(service.tpot_s)}, "
         f"{service.tokens_per_s:.4g} tokens/s, "
         f"{service.chip_seconds_per_million_tokens:.4g} chip-seconds{money_text(service)} per million output tokens"
+        f"{stall}"
     )
 
 

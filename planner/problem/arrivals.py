@@ -10,7 +10,8 @@ so of the time 1 - r T / P is left to steps. With A = B - (P - 1) / 2 slots in u
     tpot_p95   T_g + x T <= L                            x: prefills for each token in L, with a chance of 95 %
     ttft       T_g + g(T) <= L                           g: waiting for a full prefill, for those before it, the prefill
 
-The last is convex in T: it is planned by the chords of g, which lie above it, so the limit is kept. The first bounds an
+Where a step adds e tokens to a sequence, T_g / e is the time of a token, and the last row has the whole step. That one
+is convex in T: it is planned by the chords of g, which lie above it, so the limit is kept. The first bounds an
 uneven load: while prompts come faster steps come slower, so slots fill up less evenly than they would alone, with a
 variance of up to 1 / (1 - r T / P)^2 of the mean. By Hayward's approximation that may be
 r out T_g / A <= (1 - r T / P) u(B (1 - r T / P)^2), and u - r T / P is just below it. Sources of the formulas:
@@ -72,13 +73,14 @@ class Arrivals:
     def rows(self, limits: "Limits", output: Fraction, at: "Place") -> Iterator[Row]:
         """Everything that a slice has to keep, but HBM."""
         read = self.prefills_per_ns(at) * at.reading.mean
+        made = 1 / at.tokens_per_step
         yield self.slots_row(output, at)
         yield read, Fraction(0), self.most_busy
         if limits.tpot is not None:
-            yield read * limits.tpot, Fraction(1), Fraction(limits.tpot)
+            yield read * limits.tpot, made, Fraction(limits.tpot)
         if limits.tpot_p95 is not None:
             most = self.interruptions_p95(limits.tpot_p95, at)
-            yield float(at.reading.mean) * most, Fraction(1), Fraction(limits.tpot_p95)
+            yield float(at.reading.mean) * most, made, Fraction(limits.tpot_p95)
         if limits.ttft is not None:
             yield from chords(lambda ns: self.to_first_token_ns(ns, at), limits.ttft, 1 / read)
         if limits.ttft_p95 is not None:
@@ -88,7 +90,7 @@ class Arrivals:
         """What keeps slots free: its left side halves when slices double."""
         prefills, active = self.prefills_per_ns(at), at.batch - Fraction(at.prompts - 1, 2)
         most = Fraction(floor(most_slot_utilization(at.batch) * 1000), 1000)
-        return prefills * at.reading.mean, prefills * at.prompts * output / active, most
+        return prefills * at.reading.mean, prefills * at.prompts * output / at.tokens_per_step / active, most
 
     def interruptions_p95(self, token_ns: float, at: "Place") -> float:
         """The prefills for each token that 95 % of answers stay within, where a token takes so long."""

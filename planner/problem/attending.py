@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.attention import generate_attention, prefill_attention
 from cost_models.mla import absorbed_attention, expanded_attention
 from cost_models.roofline import Roofline
+from planner.problem.chunks import Steps, steps_of
 from planner.problem.machine import Machine
 from planner.problem.rules import (
     GenerateRules,
@@ -20,10 +21,15 @@ from planner.problem.rules import (
 )
 
 
-def generate_attention_parts(rules: GenerateRules, batch: int, context: float, machine: Machine) -> dict[str, Roofline]:
-    """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives."""
+def generate_attention_parts(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, queries: int = 1
+) -> dict[str, Roofline]:
+    """Attention in one generate step of `batch` sequences whose mean length is `context`, without collectives.
+
+    Each sequence has so many `queries`, which read its cache together.
+    """
     sizes, ways = machine.sizes, machine.ways
-    heads, rows = sizes.heads(rules, ways), batch / ways(rules.rows)
+    heads, rows = sizes.heads(rules, ways), batch * queries / ways(rules.rows)
     inner, width = sizes.d_model / ways(rules.d_model), heads.q_local * sizes.out_dim
     kv_rows = rows / ways(exchanged_batch(rules))
     apart = rows / ways(scattered_batch(rules))
@@ -31,7 +37,7 @@ def generate_attention_parts(rules: GenerateRules, batch: int, context: float, m
         "attention.qkv": machine.matmul(rows, inner, sizes.q_made(heads.q_local))
         + machine.matmul(kv_rows, inner, sizes.kv_made(heads.kv_local))
         + of_latents(apart, apart, heads.q_local, machine),
-        "attention.kv_cache": generate_scores(rules, rows, context, machine),
+        "attention.kv_cache": generate_scores(rules, rows, context, machine, queries),
         "attention.out": machine.matmul(rows, width, inner),
         "attention.elementwise": machine.elementwise(rows, inner + width) + latents_between(apart, apart, machine),
     }
@@ -66,11 +72,15 @@ def common(machine: Machine) -> dict[str, Any]:
     }
 
 
-def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine) -> Roofline:
-    """Attention of all layers over the part of the cache that a chip holds."""
+def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine, queries: int = 1) -> Roofline:
+    """Attention of all layers over the part of the cache that a chip holds; each sequence has so many of the rows."""
     sizes, ways = machine.sizes, machine.ways
     heads, told = sizes.heads(rules, ways), {**common(machine), "kv_bytes_per_element": sizes.kv_read_bytes}
-    sequences, q_heads = rows / ways(rules.batch), heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens)
+    told["query_tokens"] = queries
+    sequences, q_heads = (
+        rows / queries / ways(rules.batch),
+        heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens),
+    )
     found = Roofline()
     for kind in sizes.kinds:
         tokens = kind.context(context) / ways(rules.kv_tokens)
@@ -83,45 +93,58 @@ def generate_scores(rules: GenerateRules, rows: float, context: float, machine: 
 
 
 def prefill_attention_parts(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    machine: Machine,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> dict[str, Roofline]:
-    """Attention in the prefill of `prompts` of `tokens` each, without collectives."""
-    sizes, ways = machine.sizes, machine.ways
+    """Attention in the prefill of `prompts` of `tokens` each, all chunks together, without collectives.
+
+    Latents are cached, so each chunk makes the keys and values of its prefix again.
+    """
+    sizes, ways, steps = machine.sizes, machine.ways, steps_of(tokens, chunk)
     heads = sizes.heads(stored, ways)
     q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
     inner, width = sizes.d_model / ways(rules.d_model), q_heads * sizes.out_dim
-    whole, own = prompts * tokens, without(rules.tokens, rules.q_heads)
-    rows, read = whole / ways(own), whole / ways(prompt_axes(own, prompts, ways))
+    whole, own = prompts * steps.tokens, without(rules.tokens, rules.q_heads)
+    rows, together = whole / ways(own), ways(prompt_axes(own, prompts, ways))
     apart = rows / ways(rules.d_model)
+    made = machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(kv_heads))
+    made += of_latents(apart, prompts * steps.mean_read / together, q_heads, machine)
+    around = machine.elementwise(whole / ways(rules.tokens), inner) + machine.elementwise(rows, width)
+    around += latents_between(apart, whole / together, machine)
     return {
-        "attention.qkv": machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(kv_heads))
-        + of_latents(apart, read, q_heads, machine),
-        "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, tokens, prompts, machine),
-        "attention.out": machine.matmul(rows, width, inner),
-        "attention.elementwise": machine.elementwise(whole / ways(rules.tokens), inner)
-        + machine.elementwise(rows, width)
-        + latents_between(apart, read, machine),
+        "attention.qkv": made * steps.number,
+        "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, steps, prompts, machine),
+        "attention.out": machine.matmul(rows, width, inner) * steps.number,
+        "attention.elementwise": around * steps.number,
     }
 
 
 def prefill_scores(
-    rules: PrefillRules, q_heads: float, kv_heads: float, tokens: int, prompts: int, machine: Machine
+    rules: PrefillRules, q_heads: float, kv_heads: float, steps: Steps, prompts: int, machine: Machine
 ) -> Roofline:
-    """Attention of all layers of a chip with these heads; token axes cut whole prompts first, then tokens of each."""
+    """Attention of all layers and steps of a chip with these heads.
+
+    Token axes cut whole prompts first, then the tokens of a step. Keys and values count as wide as activations.
+    """
     sizes, ways = machine.sizes, machine.ways
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, ways)
-    queries = tokens / ways(without(own, apart)) / ways(rules.d_model)
+    queries = steps.tokens / ways(without(own, apart)) / ways(rules.d_model)
     told = {
         **common(machine),
         "causal": machine.stack.masked_pairs == "skipped",
         "sequences": prompts / ways(apart),
     }
     if sizes.latent:
-        return expanded_attention(queries, tokens, q_heads, sizes.latent, **told) * sizes.layers
+        return expanded_attention(queries, steps.mean_read, q_heads, sizes.latent, **told) * steps.number * sizes.layers
     told["kv_bytes_per_element"] = sizes.activation_bytes
     found = Roofline()
     for kind in sizes.kinds:
-        one = prefill_attention(queries, tokens, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
-        found += one * kind.layers
+        for count, read in steps.alike(queries, kind.window):
+            one = prefill_attention(queries, read, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
+            found += one * count * kind.layers
     return found

@@ -1,7 +1,7 @@
 """Spec -> Problem: the meshes of the allowed slices, the batches, and a price for every option of every block."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
@@ -13,6 +13,7 @@ from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
 from planner.problem.arrivals import Arrivals
 from planner.problem.demand import FEW, Demand
+from planner.problem.drafts import Drafts
 from planner.problem.handover import links, prompt_cache_bytes
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
 from planner.problem.meshes import Mesh, meshes
@@ -27,6 +28,8 @@ from planner.spec import Spec, unpackaged_features
 
 SMALLEST_BUCKET = 16
 MOST_BUSY = 0.9
+SMALLEST_CHUNK = 256
+"""Tokens of the shortest chunk that the solver tries."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Ch
     sizes, limits, output = sizes_of(spec), problem.limits, problem.output_tokens
     pricers: dict[str, list[PoolPricer]] = {}
     for slice_ in slices:
-        load = load_of(spec, slice_, pool_batches(spec))
+        load = replace(load_of(spec, slice_, pool_batches(spec)), chunks=(None,))
         for mesh in meshes(slice_):
             for pipeline in pipelines(mesh, sizes):
                 staged = pipeline.staged(mesh) if pipeline else mesh
@@ -168,22 +171,50 @@ def prompts_of(spec: Spec) -> tuple[int, ...]:
     return tuple(2**power for power in range(most.bit_length()))
 
 
+def chunks_of(spec: Spec, buckets: tuple[int, ...], planned: int) -> tuple[int | None, ...]:
+    """By what chunks prefill may read prompts, whole ones first; those that no bucket is longer than are whole ones.
+
+    Where the solver chooses: powers of two that divide the `planned` bucket, and one that is no shorter. That one saves
+    HBM for longer prompts; still longer ones would save less, and read the planned bucket no faster.
+    """
+    pinned, wanted = spec.pins.get("prefill.chunk"), spec.serving.chunked_prefill
+    if pinned is not None or isinstance(wanted, int):
+        tokens = None if pinned == "none" else int(str(wanted if pinned is None else pinned))
+        return (None if tokens is None or tokens >= buckets[-1] else tokens,)
+    if wanted is None or spec.serving.strategies == "rendered":
+        return (None,)
+    powers = [SMALLEST_CHUNK]
+    while powers[-1] < planned:
+        powers.append(2 * powers[-1])
+    return (None, *(each for each in powers if (each >= planned or planned % each == 0) and each < buckets[-1]))
+
+
+def drafts_of(spec: Spec) -> tuple[Drafts | None, ...]:
+    """Whether generate steps are plain or verify drafts: either, where the spec has a draft model."""
+    told, pinned = spec.serving.speculation, spec.pins.get("generate.speculation")
+    if told is None or pinned == "off" or (spec.serving.strategies == "rendered" and pinned is None):
+        return (None,)
+    drafts = Drafts(told.drafted_tokens, told.acceptance, told.draft_step_s)
+    return (drafts,) if pinned == "on" else (None, drafts)
+
+
 def load_of(spec: Spec, slice_: Slice, batches: tuple[int, ...] | None = None) -> Load:
     """Batches and lengths that options on a slice are priced for."""
     workload = spec.workload
     buckets = prefill_buckets(spec, slice_.chips)
     mean = workload.prompt_tokens.mean
+    planned = next(bucket for bucket in buckets if bucket >= mean or bucket == buckets[-1])
     return Load(
         batches=batches or batches_of(spec),
         prompts=prompts_of(spec),
-        prompt=bucket_of(mean, buckets),
-        longest=buckets[-1],
-        smallest=buckets[0],
+        prompt=planned,
         buckets=buckets,
         lengths=fitted(mean, workload.prompt_tokens.p95),
         mean_context=mean + workload.output_tokens.mean / 2,
         max_context=workload.max_context,
         page_tokens=spec.model.kv_cache.page_tokens,
+        chunks=chunks_of(spec, buckets, planned),
+        drafts=drafts_of(spec),
     )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 
 from cost_models.roofline import Roofline
 from planner.problem.attending import generate_attention_parts, prefill_attention_parts
+from planner.problem.chunks import steps_of
+from planner.problem.drafts import Drafts, rows_of
 from planner.problem.machine import Machine
 from planner.problem.planned import (
     generate_attention,
@@ -19,7 +21,7 @@ from planner.problem.planned import (
     prefill_mlp,
     prefill_vocab,
 )
-from planner.problem.primitives import Collective
+from planner.problem.primitives import Collective, repeated
 from planner.problem.routed import expert_columns, generate_experts, prefill_experts, routed
 from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules, common, padded_width, without
 
@@ -132,18 +134,32 @@ def with_ici(cost: Roofline, ici_s: float) -> Roofline:
     return Roofline(cost.compute_s, cost.hbm_s, ici_s, cost.fixed_s)
 
 
-def generate_attention_work(rules: GenerateRules, batch: int, context: float, machine: Machine) -> Work:
-    """Attention in one generate step of `batch` sequences whose mean length is `context`."""
-    parts = generate_attention_parts(rules, batch, context, machine)
-    return Work("generate", parts, generate_attention(rules, batch, machine.program))
+def in_steps(step: Work, count: int) -> Work:
+    """A step that runs `count` times."""
+    local = {part: cost * count for part, cost in step.local.items()}
+    return Work(step.phase, local, repeated(step.planned, count), step.hides)
+
+
+def generate_attention_work(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, queries: int = 1
+) -> Work:
+    """Attention in one generate step of `batch` sequences whose mean length is `context`, each with so many queries."""
+    parts = generate_attention_parts(rules, batch, context, machine, queries)
+    return Work("generate", parts, generate_attention(rules, batch * queries, machine.program))
 
 
 def prefill_attention_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    machine: Machine,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> Work:
-    """Attention in the prefill of `prompts` of `tokens` each."""
-    parts = prefill_attention_parts(stored, rules, tokens, machine, prompts)
-    return Work("prefill", parts, prefill_attention(stored, rules, tokens, machine.program, prompts))
+    """Attention in the prefill of `prompts` of `tokens` each, all chunks together."""
+    count, step = steps_of(tokens, chunk)
+    planned = repeated(prefill_attention(stored, rules, step, machine.program, prompts), count)
+    return Work("prefill", prefill_attention_parts(stored, rules, tokens, machine, prompts, chunk), planned)
 
 
 def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
@@ -154,11 +170,17 @@ def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Wor
 
 
 def prefill_mlp_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    machine: Machine,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> Work:
-    """The MLPs in the prefill of `prompts` of `tokens` each."""
-    parts = mlp_parts(stored, rules.tokens, rules, prompts * tokens, machine)
-    return Work("prefill", parts, prefill_mlp(stored, rules, tokens, machine.program, prompts))
+    """The MLPs in the prefill of `prompts` of `tokens` each, all chunks together."""
+    count, step = steps_of(tokens, chunk)
+    parts = mlp_parts(stored, rules.tokens, rules, prompts * step, machine)
+    return in_steps(Work("prefill", parts, prefill_mlp(stored, rules, step, machine.program, prompts)), count)
 
 
 def mlp_parts(
@@ -186,11 +208,17 @@ def generate_experts_work(rules: GenerateRules, batch: int, machine: Machine) ->
 
 
 def prefill_experts_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    machine: Machine,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> Work:
-    """The experts in the prefill of `prompts` of `tokens` each."""
-    parts = experts_parts(stored, rules.tokens, rules, prompts * tokens, machine)
-    return Work("prefill", parts, prefill_experts(stored, rules, tokens, machine.program, prompts))
+    """The experts in the prefill of `prompts` of `tokens` each, all chunks together."""
+    count, step = steps_of(tokens, chunk)
+    parts = experts_parts(stored, rules.tokens, rules, prompts * step, machine)
+    return in_steps(Work("prefill", parts, prefill_experts(stored, rules, step, machine.program, prompts)), count)
 
 
 def experts_parts(
@@ -223,37 +251,56 @@ def vocab_parts(vocab: Axes, looked_up: float, rows: float, machine: Machine) ->
     }
 
 
-def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
-    """Embedding, logits and sampling in one generate step."""
-    rows = batch / machine.ways(without(rules.rows, rules.vocab))
-    parts = vocab_parts(rules.vocab, rows, rows, machine)
-    return Work("generate", parts, generate_vocab(rules, batch, machine.program), hides=False)
+def generate_vocab_work(rules: GenerateRules, batch: int, machine: Machine, drafts: Drafts | None = None) -> Work:
+    """Embedding, logits and sampling in one generate step, and the drafts that are made before it."""
+    rows = batch * rows_of(drafts)
+    own = rows / machine.ways(without(rules.rows, rules.vocab))
+    parts = vocab_parts(rules.vocab, own, own, machine)
+    if drafts:
+        parts["draft"] = Roofline(fixed_s=drafts.seconds)
+    return Work("generate", parts, generate_vocab(rules, rows, machine.program), hides=False)
 
 
-def prefill_vocab_work(rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Work:
-    """Embedding of `prompts` of `tokens` each, logits of their last tokens, sampling."""
-    parts = vocab_parts(rules.vocab, prompts * tokens, prompts, machine)
-    return Work("prefill", parts, prefill_vocab(rules, tokens, machine.program, prompts), hides=False)
+def prefill_vocab_work(
+    rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1, chunk: int | None = None
+) -> Work:
+    """Embedding of `prompts` of `tokens` each, logits of the last token of every step, sampling."""
+    count, step = steps_of(tokens, chunk)
+    parts = vocab_parts(rules.vocab, prompts * step, prompts, machine)
+    planned = prefill_vocab(rules, step, machine.program, prompts)
+    return in_steps(Work("prefill", parts, planned, hides=False), count)
 
 
-def generate_works(rules: GenerateRules, batch: int, context: float, machine: Machine) -> list[Work]:
+def generate_works(
+    rules: GenerateRules, batch: int, context: float, machine: Machine, drafts: Drafts | None = None
+) -> list[Work]:
     """The blocks of one generate step of `batch` sequences whose mean length is `context`."""
-    found = {
-        "attention": lambda: generate_attention_work(rules, batch, context, machine),
-        "mlp": lambda: generate_mlp_work(rules, batch, machine),
-        "experts": lambda: generate_experts_work(rules, batch, machine),
-        "vocab": lambda: generate_vocab_work(rules, batch, machine),
-    }
-    return [found[name]() for name in machine.sizes.blocks]
+    return [generate_work(name, rules, batch, context, machine, drafts) for name in machine.sizes.blocks]
 
 
-def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int) -> list[Work]:
-    """The blocks of the prefill of `prompts` of `tokens` each."""
+def generate_work(
+    name: str, rules: GenerateRules, batch: int, context: float, machine: Machine, drafts: Drafts | None = None
+) -> Work:
+    """One block of a generate step; with drafts it verifies those of every sequence besides its last token."""
+    queries = rows_of(drafts)
+    match name:
+        case "attention":
+            return generate_attention_work(rules, batch, context, machine, queries)
+        case "mlp":
+            return generate_mlp_work(rules, batch * queries, machine)
+        case "experts":
+            return generate_experts_work(rules, batch * queries, machine)
+        case _:
+            return generate_vocab_work(rules, batch, machine, drafts)
+
+
+def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int, chunk: int | None = None) -> list[Work]:
+    """The blocks of the prefill of `prompts` of `tokens` each, all chunks together."""
     found = {
-        "attention": lambda: prefill_attention_work(*rules, tokens, machine, prompts),
-        "mlp": lambda: prefill_mlp_work(*rules, tokens, machine, prompts),
-        "experts": lambda: prefill_experts_work(*rules, tokens, machine, prompts),
-        "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts),
+        "attention": lambda: prefill_attention_work(*rules, tokens, machine, prompts, chunk),
+        "mlp": lambda: prefill_mlp_work(*rules, tokens, machine, prompts, chunk),
+        "experts": lambda: prefill_experts_work(*rules, tokens, machine, prompts, chunk),
+        "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts, chunk),
     }
     return [found[name]() for name in machine.sizes.blocks]
 

@@ -55,6 +55,12 @@ class GenerateSide(NamedTuple):
     chips: int
     batch: int
     ns: float
+    tokens_per_step: float = 1.0
+
+    @property
+    def token_ns(self) -> float:
+        """Nanoseconds for each token of a sequence."""
+        return self.ns / self.tokens_per_step
 
 
 class Choice(NamedTuple):
@@ -84,7 +90,7 @@ class Demand:
 
     def best(self, prefill: PrefillSide, generate: GenerateSide, link: Link, sent_bytes: float) -> Choice:
         """The best numbers of slices for a pair over a link."""
-        if not np.isfinite(prefill.ns + generate.ns) or self.too_slow(generate.ns):
+        if not np.isfinite(prefill.ns + generate.ns) or self.too_slow(generate.token_ns):
             return NONE
         sent_ns = link.ns_per_byte * sent_bytes
         if self.arrivals is not None:
@@ -112,15 +118,15 @@ class Demand:
 
     def generate_bound(self, side: GenerateSide) -> float:
         """What a generate slice adds to the value at least."""
-        if self.too_slow(side.ns):
+        if self.too_slow(side.token_ns):
             return float("inf")
-        makes = self.output_tokens * side.ns / side.batch
+        makes = self.output_tokens * side.token_ns / side.batch
         if self.arrivals is not None and self.goal == "cost":
             free = most_slot_utilization(side.batch) * side.batch
-            slices = at_least(float(self.arrivals.per_s) / NS * self.output_tokens * side.ns / free)
+            slices = at_least(float(self.arrivals.per_s) / NS * self.output_tokens * side.token_ns / free)
             return side.chips * (CHIP_NS * slices + makes)
-        whole = (1 + self.output_tokens) * side.ns
-        return self.share(side.chips, makes, {"latency": whole, "ttft": side.ns, "tpot": side.ns})
+        whole = side.ns + self.output_tokens * side.token_ns
+        return self.share(side.chips, makes, {"latency": whole, "ttft": side.ns, "tpot": side.token_ns})
 
     def share(self, chips: int, request_ns: float, otherwise: dict[str, float]) -> float:
         """The share of a side in a closed loop: chip-nanoseconds of a request, or its part of the fleet's chips."""
@@ -130,10 +136,10 @@ class Demand:
             return chips * request_ns / self.fleet_chips if self.fleet_chips else 0.0
         return otherwise[self.goal]
 
-    def too_slow(self, step_ns: float) -> bool:
-        """Whether a step breaks a limit on TPOT; all steps are alike, so its tail is its mean."""
+    def too_slow(self, token_ns: float) -> bool:
+        """Whether a token breaks a limit on TPOT; all steps are alike, so its tail is its mean."""
         limits = (self.limits.tpot, self.limits.tpot_p95)
-        return any(limit is not None and step_ns > limit for limit in limits)
+        return any(limit is not None and token_ns > limit for limit in limits)
 
     def fits(self, choice: Choice, link: Link) -> bool:
         """Whether a fleet may have so many chips, and keeps to where the link is."""
@@ -171,7 +177,7 @@ class Demand:
     def request_ns(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float) -> tuple[float, float]:
         """Nanoseconds of a prefill slice and of a generate slice for one request."""
         reads = max(prefill.read_ns / prefill.prompts, sent_ns)
-        return reads, max(self.output_tokens * generate.ns / generate.batch, sent_ns)
+        return reads, max(self.output_tokens * generate.token_ns / generate.batch, sent_ns)
 
     def closed_with(
         self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, prefill_slices: int, slices: int
@@ -185,7 +191,7 @@ class Demand:
             return NONE
         chips = prefill_slices * prefill.chips + slices * generate.chips
         goals = {"cost": chips * between, "throughput": between}
-        goals |= {"latency": ttft + self.output_tokens * generate.ns, "ttft": ttft, "tpot": generate.ns}
+        goals |= {"latency": ttft + self.output_tokens * generate.token_ns, "ttft": ttft, "tpot": generate.token_ns}
         return Choice(chips, goals[self.goal], prefill_slices, slices, 1 / between, ttft)
 
     def at_rate(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, arrivals: Arrivals) -> Choice:
@@ -193,7 +199,7 @@ class Demand:
         per_ns = float(arrivals.per_s) / NS
         free = most_slot_utilization(generate.batch) * generate.batch
         busy = float(arrivals.most_busy)
-        slices = at_least(max(per_ns * self.output_tokens * generate.ns / free, per_ns * sent_ns / busy))
+        slices = at_least(max(per_ns * self.output_tokens * generate.token_ns / free, per_ns * sent_ns / busy))
         waits = self.waiting_ns(prefill, arrivals)
         prefill_slices = self.prefill_slices(prefill, generate.ns, sent_ns, arrivals)
         if prefill_slices > MOST_SLICES or slices > MOST_SLICES:
@@ -201,7 +207,7 @@ class Demand:
         chips = prefill_slices * prefill.chips + slices * generate.chips
         reads, makes = self.request_ns(prefill, generate, 0.0)
         ttft = float(waits.mean[prefill_slices - 1]) + prefill.prompts * sent_ns + generate.ns
-        goals = {"cost": prefill.chips * reads + generate.chips * makes, "ttft": ttft, "tpot": generate.ns}
+        goals = {"cost": prefill.chips * reads + generate.chips * makes, "ttft": ttft, "tpot": generate.token_ns}
         return Choice(chips, goals[self.goal], prefill_slices, slices, per_ns, ttft)
 
     def prefill_slices(self, side: PrefillSide, step_ns: float, sent_ns: float, arrivals: Arrivals) -> int:
@@ -250,7 +256,7 @@ class Waits:
         least = at_least(float(arrivals.per_s) / NS * reads / float(arrivals.most_busy))
         mean, p95 = np.full(MOST_SLICES, np.inf), np.full(MOST_SLICES, np.inf)
         for slices in numbers(least):
-            at = Place(prefill.chips, prefill.prompts, 1, slices, taken)
+            at = Place(prefill.chips, prefill.prompts, 1, slices=slices, reading=taken)
             mean[slices - 1] = arrivals.to_first_token_ns(read_ns, at) + later_ns * float(taken.mean)
             p95[slices - 1] = arrivals.to_first_token_p95_ns(read_ns, at) + later_ns * float(taken.p95)
         return cls(np.minimum.accumulate(mean), np.minimum.accumulate(p95), least)

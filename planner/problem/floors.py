@@ -7,7 +7,7 @@ residual stream over Y, each there and back. Every legal cut is tried, charged a
 for the fewest hops, so that no layout is cheaper.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
 from typing import TYPE_CHECKING
@@ -16,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from cost_models.matmul import compute_s, hbm_s
+from planner.problem.chunks import steps_of
 from planner.problem.costs import vocab_parts
-from planner.problem.layer_shapes import Shape, shapes
+from planner.problem.drafts import Drafts, rows_of
+from planner.problem.layer_shapes import Shape, reading_steps, shapes
 from planner.problem.legal import LANES
 from planner.problem.links import Floats, LinkFloors
 from planner.problem.machine import Machine
@@ -58,21 +60,27 @@ def all_cuts(axes: int) -> Cuts:
 
 @dataclass(frozen=True)
 class Floors:
-    """The floors of one mesh, for every number of prompts and every batch of a load."""
+    """The floors of one mesh, for every number of prompts, every chunk and every batch of a load.
+
+    The floor of a chunked prefill is that of a step of its rows, for each step. No term of a step falls faster than its
+    rows do, so that chunks are never below whole prompts, and the scores of all steps are at least those of the prompt.
+    """
 
     machine: Machine
     load: "Load"
 
-    def of(self, prompts: int, hbm_units: int | None) -> Floor:
-        """The floor of prefills of `prompts`, over what fits in so many units of HBM."""
-        at = self.load.prompts.index(prompts)
+    def of(self, prompts: int, hbm_units: int | None, chunk: int | None = None, drafts: Drafts | None = None) -> Floor:
+        """The floor of prefills of `prompts` by chunks and of steps with drafts, over what fits in so much HBM."""
+        at = self.load.readings.index((prompts, chunk))
         least = [int(block.units.min()) for block in self.blocks]
         held = self.kept_units + sum(least)
         stored = (
-            Stored(block.prefill_ns[:, at], block.steps_ns, fitting(block.units, held - own, hbm_units))
+            Stored(
+                block.prefill_ns[:, at], block.steps_ns(rows_of(drafts)), fitting(block.units, held - own, hbm_units)
+            )
             for block, own in zip(self.blocks, least, strict=True)
         )
-        return Floor(tuple(stored), int(self.vocab_prefill_ns[at]), self.vocab_steps_ns, held)
+        return Floor(tuple(stored), int(self.vocab_prefill_ns[at]), self.vocab_steps_ns(drafts), held)
 
     @cached_property
     def blocks(self) -> tuple["BlockFloor", ...]:
@@ -105,20 +113,21 @@ class Floors:
 
     @cached_property
     def vocab_prefill_ns(self) -> Ints:
-        """Nanoseconds of the vocabulary's local work, for each number of prompts read together."""
-        tokens, cuts = self.load.prompt, self.vocab_cuts
-        return whole_ns(
-            [min(self.vocab_s(axes, prompts * tokens, prompts) for axes in cuts) for prompts in self.load.prompts]
-        )
+        """Nanoseconds of the vocabulary's local work, for each number of prompts read together and each chunk."""
+        found = []
+        for prompts, chunk in self.load.readings:
+            count, tokens = steps_of(self.load.prompt, chunk)
+            found.append(count * min(self.vocab_s(axes, prompts * tokens, prompts) for axes in self.vocab_cuts))
+        return whole_ns(found)
 
-    @cached_property
-    def vocab_steps_ns(self) -> Ints:
+    def vocab_steps_ns(self, drafts: Drafts | None = None) -> Ints:
         """The same of a step of each batch, whose rows are cut by the axes that do not cut the vocabulary."""
-        rows = {axes: self.machine.ways(axes) / self.machine.slice.chips for axes in self.vocab_cuts}
+        queries, drafting_s = rows_of(drafts), drafts.seconds if drafts else 0.0
+        shares = {axes: self.machine.ways(axes) / self.machine.slice.chips for axes in self.vocab_cuts}
         return whole_ns(
             [
-                min(self.vocab_s(axes, batch * share, batch * share) for axes, share in rows.items())
-                for batch in self.load.batches
+                drafting_s + min(self.vocab_s(axes, rows * share, rows * share) for axes, share in shares.items())
+                for rows in (queries * batch for batch in self.load.batches)
             ]
         )
 
@@ -148,6 +157,7 @@ class BlockFloor:
     shape: Shape
     links: LinkFloors
     load: "Load"
+    _steps_ns: dict[int, Ints] = field(default_factory=dict)
 
     @cached_property
     def cuts(self) -> Cuts:
@@ -173,21 +183,26 @@ class BlockFloor:
 
     @cached_property
     def prefill_ns(self) -> Ints:
-        """Nanoseconds of prefills, [stored, prompts]."""
-        rows = np.array(self.load.prompts, dtype=np.float64) * self.load.prompt
+        """Nanoseconds of prefills, [stored, prompts and chunks]."""
+        counts, rows = reading_steps(self.load)
         spread = self.links.spread(np.array([self.load.smallest]))
-        return self.least_ns(self.cuts, rows, spread, self.shape.prefill_between_s)
+        return self.least_ns(self.cuts, rows, spread, self.shape.prefill_between_s, counts)
 
-    @cached_property
-    def steps_ns(self) -> Ints:
-        """Nanoseconds of steps, [stored, batches]; no weights are gathered."""
-        rows, cuts = np.array(self.load.batches), self.cuts.where(self.cuts.gathered == 0)
-        return self.least_ns(cuts, rows.astype(np.float64), self.links.spread(rows), self.shape.step_between_s)
+    def steps_ns(self, queries: int = 1) -> Ints:
+        """Nanoseconds of steps, [stored, batches], with so many rows of a sequence; no weights are gathered."""
+        if queries not in self._steps_ns:
+            batches, cuts = np.array(self.load.batches), self.cuts.where(self.cuts.gathered == 0)
+            rows, spread = queries * batches.astype(np.float64), self.links.spread(batches)
+            self._steps_ns[queries] = self.least_ns(cuts, rows, spread, self.shape.step_between_s)
+        return self._steps_ns[queries]
 
-    def least_ns(self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats) -> Ints:
-        """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights."""
+    def least_ns(
+        self, cuts: Cuts, rows: Floats, spread: Floats, between_s: Floats, counts: Floats | float = 1.0
+    ) -> Ints:
+        """Nanoseconds in all layers, [stored, rows]: the least over the cuts of the same stored weights. `counts` steps
+        of such rows are made."""
         own = rows / spread[cuts.d_model | cuts.width]
-        seconds = self.seconds(cuts, rows, own, between_s) * self.shape.layers
+        seconds = self.seconds(cuts, rows, own, between_s) * counts * self.shape.layers
         found = np.full((len(self.links.sets), len(rows)), np.inf)
         np.minimum.at(found, cuts.stored, seconds)
         return whole_ns(found[self.kept])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from math import ceil
 
+from planner.problem.chunks import steps_of
 from planner.problem.costs import LOGIT_BYTES
 from planner.problem.routed import expert_columns, routed
 from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, padded_width, prompt_axes, without
@@ -65,15 +66,24 @@ def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: 
 
 
 def prefill_attention_bytes(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    sizes: Sizes,
+    ways: Ways,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> int:
-    """What prefill holds for attention: what all layers cache, q and o, one layer's keys, values, gathered weights."""
-    heads = sizes.heads(stored, ways)
+    """What prefill holds for attention: what all layers cache, q and o, one layer's keys, values, gathered weights.
+
+    What is cached is that of whole prompts: a chunk attends to its prefix there. Latents are expanded of all of it.
+    """
+    heads, steps = sizes.heads(stored, ways), steps_of(tokens, chunk)
     q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
-    own, whole = without(rules.tokens, rules.q_heads), prompts * tokens
+    own, whole = without(rules.tokens, rules.q_heads), prompts * steps.tokens
     apart = prompts / ways(prompt_axes(own, prompts, ways))
-    kept = apart * sizes.attended(tokens) * sizes.stored_token(kv_heads) * sizes.kv_bytes
-    live = prefill_live(q_heads, kv_heads, whole / ways(own), apart * tokens, sizes) * sizes.activation_bytes
+    kept = apart * sizes.attended(steps.read) * sizes.stored_token(kv_heads) * sizes.kv_bytes
+    live = prefill_live(q_heads, kv_heads, whole / ways(own), apart * steps.read, sizes) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.q_heads + stored.d_model, rules.q_heads + rules.d_model):
         width = sizes.d_model / ways(rules.d_model)
@@ -91,13 +101,19 @@ def prefill_live(q_heads: int, kv_heads: int, rows: float, read: float, sizes: S
 
 
 def prefill_mlp_bytes(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    sizes: Sizes,
+    ways: Ways,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> int:
     """What prefill holds for an MLP: gate, up and hidden rows, one layer's gathered weights, and the residual stream,
     which is counted with the experts where there are some."""
     width = sizes.d_model / ways(rules.d_model)
     columns = max(padded_width(each.d_ff, ways(stored.d_ff)) / ways(rules.d_ff) for each in sizes.mlps)
-    rows = prompts * tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
+    rows = prompts * steps_of(tokens, chunk).tokens / ways(without(rules.tokens, common(rules.tokens, rules.d_ff)))
     residuals = 0 if sizes.mixture else PREFILL_LIVE_RESIDUALS
     live = rows * ((sizes.inputs + 1) * columns + residuals * width) * sizes.activation_bytes
     gathered = 0.0
@@ -107,12 +123,18 @@ def prefill_mlp_bytes(
 
 
 def prefill_experts_bytes(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    sizes: Sizes,
+    ways: Ways,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> int:
     """What prefill holds for experts: rows of the busiest in and out, gate, up and hidden, one layer's gathered
     weights, the residual stream."""
     width, columns = sizes.d_model / ways(rules.d_model), expert_columns(stored, rules, sizes, ways)
-    has = routed(rules.tokens, rules, prompts * tokens, sizes, ways)
+    has = routed(rules.tokens, rules, prompts * steps_of(tokens, chunk).tokens, sizes, ways)
     live = has.rows * ((sizes.inputs + 1) * columns + 2 * width) + has.gathered * PREFILL_LIVE_RESIDUALS * width
     gathered = 0.0
     if without(stored.experts + stored.expert_ff + stored.d_model, rules.experts + rules.expert_ff + rules.d_model):
@@ -121,13 +143,13 @@ def prefill_experts_bytes(
     return ceil(live * sizes.activation_bytes + gathered)
 
 
-def prefill_vocab_bytes(tokens: int, sizes: Sizes, prompts: int = 1) -> int:
-    """The looked-up prompts before they are cut: every chip holds all their rows for a moment."""
-    return ceil(prompts * tokens * sizes.d_model * sizes.activation_bytes)
+def prefill_vocab_bytes(tokens: int, sizes: Sizes, prompts: int = 1, chunk: int | None = None) -> int:
+    """The looked-up rows of a step before they are cut: every chip holds all of them for a moment."""
+    return ceil(prompts * steps_of(tokens, chunk).tokens * sizes.d_model * sizes.activation_bytes)
 
 
 def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> int:
-    """Float32 logits of one generate step on one chip."""
+    """Float32 logits of one generate step of `batch` rows on one chip."""
     rows = batch / ways(without(rules.rows, rules.vocab))
     return ceil(rows * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)
 
@@ -147,7 +169,13 @@ WEIGHTS_BYTES: Mapping[str, Callable[[GenerateRules, Sizes, Ways], int]] = {
 
 
 def prefill_bytes(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1
+    stored: GenerateRules,
+    rules: PrefillRules,
+    tokens: int,
+    sizes: Sizes,
+    ways: Ways,
+    prompts: int = 1,
+    chunk: int | None = None,
 ) -> int:
     """What prefill holds on one chip besides weights."""
     by_block = {
@@ -156,5 +184,5 @@ def prefill_bytes(
         "experts": prefill_experts_bytes,
     }
     blocks = (by_block[name] for name in sizes.blocks if name in by_block)
-    held = sum(each(stored, rules, tokens, sizes, ways, prompts) for each in blocks)
-    return held + prefill_vocab_bytes(tokens, sizes, prompts)
+    held = sum(each(stored, rules, tokens, sizes, ways, prompts, chunk) for each in blocks)
+    return held + prefill_vocab_bytes(tokens, sizes, prompts, chunk)

@@ -8,6 +8,7 @@ import numpy as np
 from cost_models.attention import causal_pairs_in_window
 from cost_models.matmul import compute_s, hbm_s
 from cost_models.moe import Mixture, experts_touched
+from planner.problem.chunks import steps_of
 from planner.problem.legal import LANES
 from planner.problem.links import Floats
 from planner.problem.machine import Machine
@@ -23,8 +24,9 @@ class Shape:
 
     `cut` of the parameters follow the width, which is cut in whole `units`, at least `least_units` to a chip; the
     others may lie in copies, and `gathered` of them are cut by d_model too. Seconds of a layer between the matmuls: of
-    prefills [prompts], and of a step [batches]. Of a `mixture` a row meets k of E experts, and rows read those that
-    they meet together; the widths are those of k. `normed`: a norm comes before, which is summed where d_model is cut.
+    a prefill's step [prompts and chunks], and of a step [batches]. Of a `mixture` a row meets k of E experts, and rows
+    read those that they meet together; the widths are those of k. `normed`: a norm comes before, which is summed where
+    d_model is cut.
     """
 
     layers: int
@@ -106,14 +108,25 @@ def least_lanes(machine: Machine) -> int:
     return LANES if machine.chip.kind == "tpu" else 1
 
 
+def reading_steps(load: "Load") -> tuple[Floats, Floats]:
+    """The steps of each prefill of a load, and the rows of one."""
+    steps = [(prompts, steps_of(load.prompt, chunk)) for prompts, chunk in load.readings]
+    counts = np.array([each.number for _, each in steps], dtype=np.float64)
+    return counts, np.array([prompts * each.tokens for prompts, each in steps], dtype=np.float64)
+
+
 def scores_floor_s(machine: Machine, load: "Load") -> Floats:
-    """Seconds of the scores of prefill attention in a layer, masked pairs left out, spread over all chips."""
+    """Seconds of the scores of prefill attention in a layer and step, masked pairs left out, spread over all chips.
+
+    However the tokens are cut, chunks together attend to the pairs of the whole prompt at least.
+    """
     sizes, latent = machine.sizes, machine.sizes.latent
     attended = latent.query_head_dim + latent.value_dim if latent else 2 * sizes.head_dim
     pairs = sum(kind.layers * least_pairs(load.prompt, kind.window) for kind in sizes.kinds) / sizes.layers
-    flops = 2 * np.array(load.prompts) * pairs * sizes.q_heads * attended
+    flops = 2 * np.array([prompts for prompts, _ in load.readings]) * pairs * sizes.q_heads * attended
     seconds = compute_s(1.0, sizes.compute_dtype, machine.chip) / machine.stack.attention_efficiency
-    return flops * (seconds / machine.slice.chips)
+    counts, _ = reading_steps(load)
+    return flops * (seconds / machine.slice.chips) / counts
 
 
 def least_pairs(prompt: int, window: int | None) -> float:

@@ -6,6 +6,7 @@ Single collectives are those of `primitives.py`; those of a mixture's experts ar
 
 from collections.abc import Iterable, Iterator
 
+from planner.problem.chunks import steps_of
 from planner.problem.primitives import (
     FLOAT32,
     Collective,
@@ -14,6 +15,7 @@ from planner.problem.primitives import (
     all_to_all,
     gathers,
     hidden,
+    repeated,
     residual_bytes,
     row_reduction,
     scale_gathers,
@@ -225,18 +227,21 @@ def prefill_vocab(rules: PrefillRules, tokens: int, program: Program, prompts: i
 
 
 def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Collective]:
-    """Collectives of one generate step of `batch` sequences, in the order of the step."""
+    """Collectives of one generate step of `batch` rows, in the order of the step."""
     first, last = split_vocab(generate_vocab(rules, batch, program))
     attention, mlp = generate_attention(rules, batch, program), generate_mlp(rules, batch, program)
     return [*first, *attention, *mlp, *generate_experts(rules, batch, program), *last]
 
 
-def prefill_step(rules: Rules, tokens: int, program: Program, prompts: int = 1) -> list[Collective]:
-    """Collectives of the prefill of `prompts` of `tokens` each, in the order of the step."""
+def prefill_step(
+    rules: Rules, tokens: int, program: Program, prompts: int = 1, chunk: int | None = None
+) -> list[Collective]:
+    """Collectives of the prefill of `prompts` of `tokens` each, all chunks together, in the order of a step."""
+    count, tokens = steps_of(tokens, chunk)
     first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program, prompts))
     attention = prefill_attention(*rules, tokens, program, prompts)
     mlp, experts = prefill_mlp(*rules, tokens, program, prompts), prefill_experts(*rules, tokens, program, prompts)
-    return [*first, *attention, *mlp, *experts, *last]
+    return [*repeated([*first, *attention, *mlp, *experts, *last], count)]
 
 
 def split_vocab(found: Iterable[Collective]) -> tuple[list[Collective], list[Collective]]:

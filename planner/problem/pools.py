@@ -6,7 +6,7 @@ falls with a shorter step, so a slice and its load ask for the shortest step, wh
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import floor
@@ -15,6 +15,7 @@ import numpy as np
 
 from planner.problem import hbm
 from planner.problem.demand import Demand
+from planner.problem.drafts import Drafts, tokens_per_step
 from planner.problem.handover import Link
 from planner.problem.legal import legal_batch
 from planner.problem.machine import Machine
@@ -38,6 +39,7 @@ class Pool:
     load: int
     problem: Problem
     stages: int = 1
+    drafts: Drafts | None = None
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,14 @@ class PoolPricer:
             lambda: tuple(self.prefill_block(name, prompts) for name in self.names),
         )
 
-    def generate_table(self, at: int) -> MeshTable:
-        """The table of a slice that generates the sequences of a batch of the load, by its index."""
-        return self.table(
+    def generate_table(self, at: int, drafts: Drafts | None = None) -> MeshTable:
+        """The table of a slice that generates a batch of the load, told by its index, with drafts or without."""
+        table = self.table(
             1,
-            lambda limit: self.generate_floor(at, limit),
-            lambda: tuple(self.generate_block(n, at) for n in self.names),
+            lambda limit: self.generate_floor(at, limit, drafts),
+            lambda: tuple(self.generate_block(n, at, drafts) for n in self.names),
         )
+        return replace(table, drafts=drafts, tokens_per_step=tokens_per_step(drafts))
 
     def table(
         self, prompts: int, floors: Callable[[int | None], Floor], price: Callable[[], tuple[Block, ...]]
@@ -105,7 +108,7 @@ class PoolPricer:
         layouts = len(PREFILL_STREAMS) ** len(machine.mesh)
         return MeshTable(
             str(machine.slice), machine.slice.chips, machine.mesh, prompts, layouts, floors, price, self,
-            self.load.reading(prompts),
+            reading=self.load.reading(prompts),
         )  # fmt: skip
 
     def prefill_floor(self, prompts: int, limit: int | None) -> Floor:
@@ -121,9 +124,9 @@ class PoolPricer:
         least_ns = max(0, vocab_ns - 1) if self.pipeline else whole.prefill_ns
         return Floor(tuple(stored), least_ns, np.zeros(1, dtype=np.int64), np.array([held]))
 
-    def generate_floor(self, at: int, limit: int | None) -> Floor:
+    def generate_floor(self, at: int, limit: int | None, drafts: Drafts | None) -> Floor:
         """The floor of a generate step."""
-        whole = self.pricer.floors.of(self.pricer.load.prompts[0], limit)
+        whole = self.pricer.floors.of(self.load.prompts[0], limit, drafts=drafts)
         stored = (
             Stored(np.zeros_like(each.prefill_ns), each.generate_ns[:, [at]], each.fits[:, [at]])
             for each in whole.stored
@@ -160,7 +163,7 @@ class PoolPricer:
 
     def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
         """Seconds of the prefill of a block through all stages, and the bytes per chip that it holds meanwhile."""
-        seconds, held = self.pricer.prefill(name, stored, rules, prompts)
+        seconds, held = self.pricer.prefill(name, stored, rules, prompts, None)
         if self.pipeline is not None and name == "vocab":
             return self.pipeline.vocab_s(seconds, self.machine), held
         if self.pipeline is not None and name == "attention":
@@ -172,13 +175,14 @@ class PoolPricer:
         """Weights of a block on a chip."""
         return self.pipeline.kept(name, layer_bytes) if self.pipeline else layer_bytes
 
-    def generate_block(self, name: str, at: int) -> Block:
+    def generate_block(self, name: str, at: int, drafts: Drafts | None) -> Block:
         """One block of a generate step."""
         roles, batch, machine = self.roles(name), self.pricer.load.batches[at], self.pricer.machine
         rules = [self.pricer.stored(name, each) for each in roles]
         legal = np.array([legal_batch(each, batch, machine) for each in rules], dtype=np.bool_)
         priced = [
-            self.pricer.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
+            self.pricer.generate(name, each, batch, drafts) if ok else (0.0, 0)
+            for each, ok in zip(rules, legal, strict=True)
         ]
         column = Column(nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), legal)
         streams = [[STREAMS.index(stream(role)) for role in each] for each in roles]
@@ -196,7 +200,7 @@ class PoolPricer:
                 for each in stored
                 if self.pricer.legal(name, self.pricer.stored(name, each))
                 for modes in mode_tuples(sizes, each)
-                if self.pricer.keeps_key(name, key := (each, modes))
+                if self.pricer.keeps_key(name, key := (each, modes), self.load.even(None))
             ]
         return self._keys[name]
 
@@ -231,9 +235,9 @@ def prefill_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, outpu
 
 
 def generate_pools(pricers: Mapping[str, list[PoolPricer]], limits: Limits, output_tokens: int) -> Iterator[Pool]:
-    """For each slice and batch, the shortest step."""
+    """For each slice and batch, with drafts and without, the shortest step."""
     for name, own in pricers.items():
-        for at, batch in enumerate(own[0].load.batches):
-            tables = tuple(each.generate_table(at) for each in own)
+        for (at, batch), drafts in product(enumerate(own[0].load.batches), own[0].load.drafts):
+            tables = tuple(each.generate_table(at, drafts) for each in own)
             problem = Problem(tables, (batch,), output_tokens, "generate", Limits(hbm=limits.hbm))
-            yield Pool(name, tables[0].chips, batch, problem)
+            yield Pool(name, tables[0].chips, batch, problem, drafts=drafts)

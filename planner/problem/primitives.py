@@ -5,7 +5,7 @@ contiguous); all-reduces and all-to-alls take all their axes in one operation. `
 operand and result. Entries over no axes are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal, NamedTuple
@@ -36,6 +36,11 @@ class Program:
     ways: Ways
     min_scatter_rows: int
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
+
+
+def repeated(found: Iterable[Collective], count: int) -> Iterator[Collective]:
+    """The collectives of a step that runs `count` times."""
+    return (each._replace(repeats=each.repeats * count) for each in found)
 
 
 def gathers(address: str, axes: Axes, gathered_bytes: float, repeats: int, ways: Ways) -> Sequence[Collective]:

@@ -1,7 +1,7 @@
 """A problem for the solver: integer costs of every option of every block, for each mesh and batch that may be chosen.
 
 Sets
-    candidate   (mesh and prompts read together, batch); the solver chooses one and proves the rest no better
+    candidate   (mesh, prompts read together, their chunk, batch); the solver chooses one and proves the rest no better
     block       attention, mlp, vocab; one option each
     residual    the layout of the residual stream in which the options of a candidate must agree
 Prices of an option
@@ -111,7 +111,7 @@ class Floor:
 
 @dataclass(frozen=True, eq=False)
 class MeshTable:
-    """All block options on one mesh of one slice, `prompts` read together by a prefill.
+    """All block options on one mesh of one slice, `prompts` read together by a prefill, of `steps` chunks.
 
     Options agree on the residual stream when their index is equal. `source` is what the prices were made by.
     """
@@ -127,6 +127,14 @@ class MeshTable:
     source: Any = None
     reading: Reading = AS_PLANNED
     """What prefills take, in times of the planned one."""
+    chunk: int | None = None
+    """Tokens of each prompt that a step of prefill reads; None for whole prompts."""
+    steps: int = 1
+    """Steps that the planned bucket takes."""
+    drafts: Any = None
+    """What a generate step verifies, `drafts.Drafts`; None for plain steps."""
+    tokens_per_step: Fraction = Fraction(1)
+    """Tokens that a generate step adds to a sequence."""
     _floors: dict[int | None, Floor] = field(default_factory=dict, repr=False)
 
     def floor(self, hbm: int | None) -> Floor:
@@ -182,11 +190,24 @@ class Weights:
         return self.prefill * prefill_ns + self.generate * generate_ns + self.hbm * hbm + self.change * change
 
 
+LARGEST_WEIGHT = 2**22
+"""Weights times nanoseconds stay exact in 64 bits for prefills of minutes."""
+
+
 def whole_weights(prefill: Fraction, generate: Fraction) -> Weights:
-    """The quantity `prefill * T_prefill + generate * T_generate` in the smallest whole weights."""
+    """The quantity `prefill * T_prefill + generate * T_generate` in the smallest whole weights.
+
+    Where these are large, in the largest that are allowed, rounded up: less than a nanosecond is rounded up anyway.
+    """
     whole = lcm(prefill.denominator, generate.denominator)
     a, b = int(prefill * whole), int(generate * whole)
-    return Weights(a // gcd(a, b), b // gcd(a, b), scale=Fraction(gcd(a, b), whole))
+    scale = Fraction(gcd(a, b), whole)
+    weights = Weights(a // gcd(a, b), b // gcd(a, b), scale=scale)
+    most = max(weights.prefill, weights.generate)
+    if most <= LARGEST_WEIGHT:
+        return weights
+    unit = Fraction(most, LARGEST_WEIGHT)
+    return Weights(ceil(weights.prefill / unit), ceil(weights.generate / unit), scale=scale * unit)
 
 
 class Place(NamedTuple):
@@ -196,16 +217,25 @@ class Place(NamedTuple):
     chips: int
     prompts: int
     batch: int
+    between: int = 0
+    """Generate steps between the chunks of a prefill, for which its slots and its prompts wait."""
+    tokens_per_step: Fraction = Fraction(1)
+    """Tokens that a generate step adds to a sequence."""
     slices: int = 1
     reading: Reading = AS_PLANNED
+
+    @classmethod
+    def of(cls, chips: int, prompts: int, batch: int, steps: int = 1, tokens: Fraction = Fraction(1)) -> "Place":
+        """The place of prefills of `steps` chunks: a generate step after each but the last, if others are generated."""
+        return cls(chips, prompts, batch, steps - 1 if batch > prompts else 0, tokens)
 
 
 PER_TOKEN = ("tpot", "tpot_p95")
 ALONE: Mapping[str, Callable[[Reading, Fraction], tuple[Fraction, Fraction]]] = {
-    "ttft": lambda reading, output: (reading.mean, Fraction(1)),
-    "tpot": lambda reading, output: (Fraction(0), output),
-    "ttft_p95": lambda reading, output: (reading.p95, Fraction(1)),
-    "tpot_p95": lambda reading, output: (Fraction(0), output),
+    "ttft": lambda reading, steps: (reading.mean, Fraction(1)),
+    "tpot": lambda reading, steps: (Fraction(0), steps),
+    "ttft_p95": lambda reading, steps: (reading.p95, Fraction(1)),
+    "tpot_p95": lambda reading, steps: (Fraction(0), steps),
 }
 """Shares of T_prefill and T_generate in what a request takes when it has a slice to itself: the least there can be."""
 
@@ -214,9 +244,10 @@ ALONE: Mapping[str, Callable[[Reading, Fraction], tuple[Fraction, Fraction]]] = 
 class Problem:
     """Everything the solver needs, and nothing that it must compute from physics.
 
-    A request is read, with others that its prefill reads together, and then takes `output_tokens` generate steps,
-    shared by the whole batch. Prefills of the interleaved mode stop generation, so a token waits for its step and for
-    its share of the other slots' prefills.
+    A request is read, with others that its prefill reads together, and then takes a generate step for each of its
+    `output_tokens`, or fewer where steps add several, shared by the whole batch. Prefills of the interleaved mode stop
+    generation, so a token waits for its step and for its share of the other slots' prefills. Between the chunks of a
+    prefill a generate step runs.
     """
 
     meshes: tuple[MeshTable, ...]
@@ -240,20 +271,24 @@ class Problem:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
         A slot whose sequence has ended waits for P - 1 others before the prefill that fills them, so that
-        A = B - (P - 1) / 2 sequences are generated on average.
+        A = B - (P - 1) / 2 sequences are generated on average. Of a request all tokens take s generate steps: as many
+        as there are, over the tokens that a step adds. With n chunks and a generate step between any two, a slot is
+        held for b = n - 1 steps more before it generates.
 
-        throughput  slice-seconds a request                T_prefill / P + out * T_generate / A
+        throughput  slice-seconds a request                T_prefill / P + (s + b) * T_generate / A
         cost        chip-seconds a request                 chips * throughput
-        tpot        times output tokens                    A * throughput
+        tpot        times output tokens                    A * throughput * s / (s + b)
         ttft        the other prompts of the prefill arrive, the step in progress ends, the prompts are read
-                                                           (P - 1) / 2 * throughput + T_generate + T_prefill
+                                                           (P - 1) / 2 * throughput + (1 + b) * T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
+        waiting, steps = Fraction(at.prompts - 1, 2), self.output_tokens / at.tokens_per_step
         if self.arrivals is not None and goal in ALONE:
-            return whole_weights(*ALONE[goal](at.reading, Fraction(self.output_tokens)))
-        waiting = Fraction(at.prompts - 1, 2)
-        active = at.batch - waiting
-        served = Fraction(1, at.prompts), self.output_tokens / active
+            return whole_weights(*ALONE[goal](at.reading, steps))
+        active, held = at.batch - waiting, steps + at.between
+        served = Fraction(1, at.prompts), held / active
+        shared = active * steps / held
+        first = tuple(waiting * each + alone for each, alone in zip(served, (1, 1 + at.between), strict=True))
         match goal:
             case "hbm":
                 return Weights(0, 0, 1)
@@ -264,10 +299,10 @@ class Problem:
             case "generate":
                 return Weights(0, 1)
             case "ttft":
-                return whole_weights(*(waiting * each + 1 for each in served))
+                return whole_weights(*first)
             case "latency":
-                return whole_weights(*((waiting + active) * each + 1 for each in served))
-        factor = {"cost": Fraction(at.chips), "tpot": active}.get(goal, Fraction(1))
+                return whole_weights(*(own + shared * each for own, each in zip(first, served, strict=True)))
+        factor = {"cost": Fraction(at.chips), "tpot": shared}.get(goal, Fraction(1))
         return whole_weights(*(factor * each for each in served))
 
     def units(self, name: GoalName, value: Fraction) -> int:

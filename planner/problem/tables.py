@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil
+from itertools import product
+from math import ceil, gcd
 
 import numpy as np
 
 from cost_models.lengths import Lognormal, Reading, reading
 from planner.problem import costs, hbm
+from planner.problem.chunks import steps_of
 from planner.problem.costs import seconds_of
+from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.floors import Floors
 from planner.problem.legal import (
     divides,
@@ -37,16 +40,36 @@ class Load:
     """Prompts that a prefill may read together."""
     prompt: int
     """Tokens of the bucket that holds the mean prompt."""
-    longest: int
-    """Tokens of the longest bucket: prefill memory is sized for it."""
-    smallest: int
-    """Tokens of the shortest bucket: tokens must cut it evenly."""
     buckets: tuple[int, ...]
+    """Prompt lengths that prefill is compiled for, the shortest first."""
     lengths: Lognormal
     """How long prompts are."""
     mean_context: float
     max_context: int
     page_tokens: int
+    chunks: tuple[int | None, ...] = (None,)
+    """Tokens of each prompt that a step of prefill may read; None for whole prompts."""
+    drafts: tuple[Drafts | None, ...] = (None,)
+    """What a generate step may verify; None for plain steps."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest bucket: prefill memory is sized for it."""
+        return self.buckets[-1]
+
+    @property
+    def smallest(self) -> int:
+        """Tokens of the shortest bucket: tokens must cut it evenly."""
+        return self.buckets[0]
+
+    @cached_property
+    def readings(self) -> tuple[tuple[int, int | None], ...]:
+        """The prompts that a prefill may read together, and by what chunks."""
+        return tuple(product(self.prompts, self.chunks))
+
+    def even(self, chunk: int | None) -> int:
+        """Tokens that token axes must divide: with them every bucket and every chunk is cut evenly."""
+        return self.smallest if chunk is None else gcd(self.smallest, chunk)
 
     def reading(self, prompts: int) -> Reading:
         """What prefills of `prompts` together take, in times of the planned one."""
@@ -55,15 +78,19 @@ class Load:
 
 @dataclass(frozen=True)
 class Pricer:
-    """The options of the blocks on one mesh, and their prices; tables that differ in `prompts` alone share one."""
+    """The options of the blocks on one mesh, and their prices, for every number of prompts, chunk and drafts.
+
+    Spaces and columns are kept by the name of their block and the tokens that token axes must divide.
+    """
 
     machine: Machine
     load: Load
     allowed: Mapping[str, Allowed]
     rendered: bool
-    _spaces: dict[str, Space] = field(default_factory=dict)
-    _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
-    _tables: dict[str, list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
+    _spaces: dict[tuple[str, int], Space] = field(default_factory=dict)
+    _columns: dict[tuple[str, int, int, Drafts | None], Column] = field(default_factory=dict)
+    _prefills: dict[tuple[str, int, int | None], tuple[Ints, Ints]] = field(default_factory=dict)
+    _tables: dict[tuple[str, int], list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -82,11 +109,11 @@ class Pricer:
         return Floors(self.machine, self.load)
 
     def tables(self) -> list[MeshTable]:
-        """One table for every number of prompts read together."""
-        return [self.table(prompts) for prompts in self.load.prompts]
+        """One table for every number of prompts read together, every chunk, with drafts and without."""
+        return [self.table(*reading, drafts) for reading in self.load.readings for drafts in self.load.drafts]
 
-    def table(self, prompts: int) -> MeshTable:
-        """The table of prefills that read `prompts` together."""
+    def table(self, prompts: int, chunk: int | None = None, drafts: Drafts | None = None) -> MeshTable:
+        """The table of prefills that read `prompts` together, a `chunk` of each at a time, and steps with `drafts`."""
         machine = self.machine
         return MeshTable(
             str(machine.slice),
@@ -94,43 +121,57 @@ class Pricer:
             machine.mesh,
             prompts,
             residuals(len(machine.mesh)),
-            lambda hbm: self.floors.of(prompts, hbm),
-            lambda: tuple(self.block(name, prompts) for name in machine.sizes.blocks),
+            lambda hbm: self.floors.of(prompts, hbm, chunk, drafts),
+            lambda: tuple(self.block(name, prompts, chunk, drafts) for name in machine.sizes.blocks),
             self,
-            self.load.reading(prompts),
+            chunk=chunk,
+            steps=steps_of(self.load.prompt, chunk).number,
+            drafts=drafts,
+            tokens_per_step=tokens_per_step(drafts),
+            reading=self.load.reading(prompts),
         )
 
-    def block(self, name: str, prompts: int) -> Block:
+    def block(self, name: str, prompts: int, chunk: int | None = None, drafts: Drafts | None = None) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
-        space = self.space(name)
-        tables = self.prefill_tables(name)
-        each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
-        priced = [each_once[pair] for pair in tables]
-        ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-        held = units[space.key_of]
+        even = self.load.even(chunk)
+        space, (ns, held) = self.space(name, even), self.prefills(name, prompts, chunk)
 
         def column(at: int) -> Column:
-            return with_held(self.column(name, at), held)
+            return with_held(self.column(name, even, at, drafts), held)
 
-        return Block(name, space, space.residual, ns[space.key_of], column)
+        return Block(name, space, space.residual, ns, column)
 
-    def space(self, name: str) -> Space:
-        """The legal options of a block that keep the pins."""
-        if name not in self._spaces:
+    def prefills(self, name: str, prompts: int, chunk: int | None) -> tuple[Ints, Ints]:
+        """Nanoseconds of the prefill of all options of a block, and units that they hold meanwhile."""
+        read, even = (name, prompts, chunk), self.load.even(chunk)
+        if read not in self._prefills:
+            tables, key_of = self.prefill_tables(name, even), self.space(name, even).key_of
+            each_once = {pair: self.prefill(name, *pair, prompts, chunk) for pair in dict.fromkeys(tables)}
+            priced = [each_once[pair] for pair in tables]
+            ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+            self._prefills[read] = ns[key_of], units[key_of]
+        return self._prefills[read]
+
+    def space(self, name: str, even: int) -> Space:
+        """The legal options of a block that keep the pins, where token axes divide so many tokens."""
+        if (name, even) not in self._spaces:
             roles = tuple(role for role in ROLES[name] if not (self.rendered and role in UNRENDERED_ROLES))
-            self._spaces[name] = space_of(
-                self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
+            self._spaces[name, even] = space_of(
+                self.axis_sizes,
+                roles,
+                lambda each: self.keeps_roles(name, each),
+                lambda key: self.keeps_key(name, key, even),
             )
-        return self._spaces[name]
+        return self._spaces[name, even]
 
-    def prefill_tables(self, name: str) -> list[tuple[GenerateRules, PrefillRules]]:
+    def prefill_tables(self, name: str, even: int) -> list[tuple[GenerateRules, PrefillRules]]:
         """The tables that the prefill of each key is priced by; that of the vocabulary does not ask what is stored."""
-        if name not in self._tables:
-            pairs = (self.rules(name, Option(*key)) for key in self.space(name).keys)
-            self._tables[name] = [
+        if (name, even) not in self._tables:
+            pairs = (self.rules(name, Option(*key)) for key in self.space(name, even).keys)
+            self._tables[name, even] = [
                 (GenerateRules(), rules) if name == "vocab" else (stored, rules) for stored, rules in pairs
             ]
-        return self._tables[name]
+        return self._tables[name, even]
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
@@ -147,10 +188,10 @@ class Pricer:
         legal = legal and (name != "experts" or legal_expert_ff(stored, self.machine))
         return legal and (name != "experts" or legal_experts(stored, self.machine))
 
-    def keeps_key(self, name: str, key: Key) -> bool:
+    def keeps_key(self, name: str, key: Key, even: int) -> bool:
         """Whether the prefill side of an option is legal, and pinned so."""
         stored, rules = self.rules(name, Option(*key))
-        return divides(self.load.smallest, rules, self.machine) and self.allowed[name].prefill(stored, rules)
+        return divides(even, rules, self.machine) and self.allowed[name].prefill(stored, rules)
 
     def stored(self, name: str, roles: Roles) -> GenerateRules:
         """The generate table of a role tuple."""
@@ -162,55 +203,58 @@ class Pricer:
             self._rules[name, option] = RULES[name](self.names, option)
         return self._rules[name, option]
 
-    def column(self, name: str, at: int) -> Column:
+    def column(self, name: str, even: int, at: int, drafts: Drafts | None) -> Column:
         """Prices of all options of a block at a batch, without what prefill holds."""
-        if (name, at) not in self._columns:
-            space, batch = self.space(name), self.load.batches[at]
+        if (name, even, at, drafts) not in self._columns:
+            space, batch = self.space(name, even), self.load.batches[at]
             rules = [self.stored(name, roles) for roles in space.roles]
             legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
             priced = [
-                self.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
+                self.generate(name, each, batch, drafts) if ok else (0.0, 0)
+                for each, ok in zip(rules, legal, strict=True)
             ]
             ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-            self._columns[name, at] = Column(ns[space.role_of], units[space.role_of], legal[space.role_of])
-        return self._columns[name, at]
+            self._columns[name, even, at, drafts] = Column(
+                ns[space.role_of], units[space.role_of], legal[space.role_of]
+            )
+        return self._columns[name, even, at, drafts]
 
-    def generate(self, name: str, rules: GenerateRules, batch: int) -> tuple[float, int]:
+    def generate(self, name: str, rules: GenerateRules, batch: int, drafts: Drafts | None) -> tuple[float, int]:
         """Seconds of one step of a block, and the bytes per chip of its weights and what it keeps for the batch."""
         machine, load = self.machine, self.load
         sizes, ways = machine.sizes, machine.ways
+        work = costs.generate_work(name, rules, batch, load.mean_context, machine, drafts)
         kept: int
         if name == "attention":
-            work = costs.generate_attention_work(rules, batch, load.mean_context, machine)
             kept = hbm.kv_cache_bytes(rules, batch, load.max_context, load.page_tokens, sizes, ways)
             kept += hbm.attention_weights_bytes(rules, sizes, ways)
         elif name == "mlp":
-            work = costs.generate_mlp_work(rules, batch, machine)
             kept = hbm.mlp_weights_bytes(rules, sizes, ways)
         elif name == "experts":
-            work = costs.generate_experts_work(rules, batch, machine)
             kept = hbm.experts_weights_bytes(rules, sizes, ways)
         else:
-            work = costs.generate_vocab_work(rules, batch, machine)
-            kept = hbm.vocab_weights_bytes(rules, sizes, ways) + hbm.logits_bytes(rules, batch, sizes, ways)
+            kept = hbm.vocab_weights_bytes(rules, sizes, ways)
+            kept += hbm.logits_bytes(rules, batch * rows_of(drafts), sizes, ways)
         return seconds_of(work, machine), kept
 
-    def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
-        """Seconds of the prefill of a block, and the bytes per chip that it holds meanwhile."""
+    def prefill(
+        self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int, chunk: int | None
+    ) -> tuple[float, int]:
+        """Seconds of the prefill of a block, all chunks together, and the bytes per chip that it holds meanwhile."""
         machine, load = self.machine, self.load
-        sizes, ways = machine.sizes, machine.ways
+        sizes, ways, read = machine.sizes, machine.ways, (prompts, chunk)
         if name == "attention":
-            work = costs.prefill_attention_work(stored, rules, load.prompt, machine, prompts)
-            held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, prompts)
+            work = costs.prefill_attention_work(stored, rules, load.prompt, machine, *read)
+            held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, *read)
         elif name == "mlp":
-            work = costs.prefill_mlp_work(stored, rules, load.prompt, machine, prompts)
-            held = hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, prompts)
+            work = costs.prefill_mlp_work(stored, rules, load.prompt, machine, *read)
+            held = hbm.prefill_mlp_bytes(stored, rules, load.longest, sizes, ways, *read)
         elif name == "experts":
-            work = costs.prefill_experts_work(stored, rules, load.prompt, machine, prompts)
-            held = hbm.prefill_experts_bytes(stored, rules, load.longest, sizes, ways, prompts)
+            work = costs.prefill_experts_work(stored, rules, load.prompt, machine, *read)
+            held = hbm.prefill_experts_bytes(stored, rules, load.longest, sizes, ways, *read)
         else:
-            work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
-            held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)
+            work = costs.prefill_vocab_work(rules, load.prompt, machine, *read)
+            held = hbm.prefill_vocab_bytes(load.longest, sizes, *read)
         return seconds_of(work, machine), held
 
 

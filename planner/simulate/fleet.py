@@ -6,7 +6,7 @@ rate the loop is open: requests arrive at random times, whether earlier ones are
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, repeat
+from itertools import chain, count, repeat
 from random import Random
 
 import simpy
@@ -60,16 +60,18 @@ def slices_of(env: simpy.Environment, plan: Plan, seed: int) -> Slices:
     """The slices of a plan's fleet, at work; one interleaved slice without a router where the plan has no fleet."""
     steps, random, fleet = steps_of(plan), Random(f"slices {seed}"), plan.fleet
     if fleet is not None and fleet.mode == "disaggregated":
-        return pools_of(env, plan, fleet, steps, random)
-    servers = [Server(env, steps, plan.generate.batch) for _ in range(fleet.slices if fleet else 1)]
+        return pools_of(env, plan, fleet, steps, random, seed)
+    drawing = (Random(seed if number == 0 else f"drafts {seed} {number}") for number in count())
+    servers = [Server(env, steps, plan.generate.batch, next(drawing)) for _ in range(fleet.slices if fleet else 1)]
     for server in servers:
         env.process(server.serve())
     return Slices(env, servers, servers, steps.prompts if fleet else 1, random)
 
 
-def pools_of(env: simpy.Environment, plan: Plan, fleet: Fleet, steps: Steps, random: Random) -> Slices:
+def pools_of(env: simpy.Environment, plan: Plan, fleet: Fleet, steps: Steps, random: Random, seed: int) -> Slices:
     """Readers and generate servers."""
-    generators = [Generator(env, steps, plan.generate.batch) for _ in range(fleet.slices)]
+    drawing = [Random(f"drafts {seed} {number}") for number in range(fleet.slices)]
+    generators = [Generator(env, steps, plan.generate.batch, each) for each in drawing]
 
     def deliver(request: Request) -> None:
         random.choice(generators).queue(request)
@@ -101,7 +103,7 @@ def poisson_gaps(rate: float, warming: int, counted: int, seed: int) -> Iterator
     process of which it is known how many arrive, so that few requests already load the slices as many would.
     """
     random = Random(f"arrivals {seed}")
-    for count in chain([warming], repeat(counted)):
-        gaps = [random.expovariate(1.0) for _ in range(count)]
-        scale = count / rate / sum(gaps)
+    for number in chain([warming], repeat(counted)):
+        gaps = [random.expovariate(1.0) for _ in range(number)]
+        scale = number / rate / sum(gaps)
         yield from (scale * gap for gap in gaps)

@@ -67,7 +67,6 @@ class Generator(Slots):
             if joining:
                 self.begin(joining)
             if self.active:
-                yield self.env.timeout(self.steps.generate_s)
-                self.add_tokens(self.active)
+                yield from self.generate()
             elif not self.waiting:
                 yield self.rest()

@@ -2,13 +2,15 @@
 
 An interleaved server does one thing at a time: when as many prompts wait and slots are free as a prefill reads
 together, or nothing is generated, it reads them, which also makes their first tokens; otherwise it runs a generate
-step, which adds a token to every slot in use. A client sends a request, waits for the whole answer, and sends the
-next; by then the server has begun its next step, so a prompt waits for that step.
+step, which adds a token to every slot in use, and the drafts that it accepts. Between the chunks of a prompt it runs a
+step too, if there is something to generate. A client sends a request, waits for the whole answer, and sends the next;
+by then the server has begun its next step, so a prompt waits for that step.
 """
 
 from collections import deque
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, Protocol
 
 import simpy
@@ -58,6 +60,8 @@ class Slots:
     env: simpy.Environment
     steps: Steps
     slots: int
+    random: Random = field(default_factory=lambda: Random(0))
+    """Draws which drafts are accepted."""
     waiting: deque[Request] = field(default_factory=deque)
     active: list[Request] = field(default_factory=list)
     made: list[tuple[float, int]] = field(default_factory=list)
@@ -89,13 +93,19 @@ class Slots:
         for request in requests:
             request.first_s = self.env.now
         self.active += requests
-        self.add_tokens(requests)
+        self.add_tokens(requests, [1] * len(requests))
 
-    def add_tokens(self, requests: list[Request]) -> None:
-        """One token more for each of `requests`; those that are complete leave their slot."""
-        self.made.append((self.env.now, len(requests)))
-        for request in requests:
-            request.made += 1
+    def generate(self) -> Process:
+        """A generate step."""
+        yield self.env.timeout(self.steps.generate_s)
+        self.add_tokens(self.active, [self.steps.tokens(self.random) for _ in self.active])
+
+    def add_tokens(self, requests: list[Request], counts: list[int]) -> None:
+        """So many tokens more for each of `requests`, as far as they want them; complete ones leave their slot."""
+        wanted = [min(count, each.output - each.made) for each, count in zip(requests, counts, strict=True)]
+        self.made.append((self.env.now, sum(wanted)))
+        for request, count in zip(requests, wanted, strict=True):
+            request.made += count
             if request.made == request.output:
                 request.last_s = self.env.now
                 request.done.succeed()
@@ -107,21 +117,26 @@ class Server(Slots):
     """An interleaved server."""
 
     reading: list[tuple[float, float]] = field(default_factory=list)
-    """Start and end of every prefill."""
+    """Start and end of every prefill, of every chunk of it."""
 
     def serve(self) -> Process:
         """Prompts first, steps otherwise, for ever."""
         while True:
             if batch := self.next_prompts():
-                start = self.env.now
-                yield self.env.timeout(self.steps.prompt_s(max(request.prompt for request in batch)))
-                self.reading.append((start, self.env.now))
+                yield from self.read(max(request.prompt for request in batch))
                 self.begin(batch)
             elif self.active:
-                yield self.env.timeout(self.steps.generate_s)
-                self.add_tokens(self.active)
+                yield from self.generate()
             else:
                 yield self.rest()
+
+    def read(self, tokens: int) -> Process:
+        """A prefill, with a generate step between any two of its chunks."""
+        for number, seconds in enumerate(self.steps.reads_s(tokens)):
+            if number and self.active:
+                yield from self.generate()
+            self.reading.append((self.env.now, self.env.now + seconds))
+            yield self.env.timeout(seconds)
 
     def next_prompts(self) -> list[Request]:
         """The prompts to read now: a full prefill, or fewer when nothing is generated meanwhile."""

@@ -88,7 +88,9 @@ class Candidate:
     @property
     def place(self) -> Place:
         """What times are weighed by here."""
-        return Place(self.table.chips, self.table.prompts, self.batch, self.slices, self.table.reading)
+        table = self.table
+        alone = Place.of(table.chips, table.prompts, self.batch, table.steps, table.tokens_per_step)
+        return alone._replace(slices=self.slices, reading=table.reading)
 
     def weights(self) -> Weights:
         """What the problem's goal minimises here."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.lengths import Reading
 from planner.problem.demand import NONE, Choice, GenerateSide, PrefillSide
+from planner.problem.drafts import tokens_per_step
 from planner.problem.handover import Link
 from planner.problem.pools import Apart, Pool
 from planner.solve.model import Taken
@@ -78,7 +79,7 @@ class FleetSearch:
     def generate_side(self, at: int) -> GenerateSide:
         """A generate pool in numbers."""
         pool = self.generate.pools[at]
-        return GenerateSide(pool.chips, pool.load, self.generate.ns(at))
+        return GenerateSide(pool.chips, pool.load, self.generate.ns(at), float(tokens_per_step(pool.drafts)))
 
     def prefill_bound(self, at: int) -> float:
         """What a prefill pool adds to the value at least."""

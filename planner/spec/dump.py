@@ -9,7 +9,7 @@ from ruamel.yaml.comments import CommentedSeq
 from planner.spec.fields import INPUT_KEYS
 from planner.spec.model import Model
 from planner.spec.pins import written
-from planner.spec.schema import Hardware, Spec, Workload
+from planner.spec.schema import Hardware, Serving, Spec, Speculation, Workload
 
 
 def spec_to_data(spec: Spec) -> dict[str, Any]:
@@ -43,8 +43,16 @@ def json_schema() -> dict[str, Any]:
     del hardware["properties"]["stack"]["default"]
     model["anyOf"] = [{"required": ["config"]}, {"required": model.pop("required")}]
     del definitions[Workload.__name__]["properties"]["max_context"]["default"]
+    written_s = {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min)?\s*$"}
     for limit in schema["$defs"]["Limits"]["properties"].values():
-        limit["anyOf"].insert(0, {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min)?\s*$"})
+        limit["anyOf"].insert(0, written_s)
+    drafting = definitions[Speculation.__name__]["properties"]["draft_step"]
+    drafting["anyOf"] = [
+        written_s,
+        {"type": drafting.pop("type"), "exclusiveMinimum": drafting.pop("exclusiveMinimum")},
+    ]
+    chunks = [{"enum": ["auto", "off"]}, {"type": "integer", "minimum": 1}]
+    definitions[Serving.__name__]["properties"]["chunked_prefill"] |= {"anyOf": chunks, "default": "off"}
     return schema
 
 

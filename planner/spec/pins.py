@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.spec.diagnostic import shown
 
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
-PinKind = Literal["slice", "batch", "kv_cache", "label", "axes"]
+PinKind = Literal["slice", "batch", "chunk", "switch", "kv_cache", "label", "axes"]
 
 KV_CACHE_LAYOUTS = (
     "heads",
@@ -28,11 +28,13 @@ PREFILL_AXES = ("tokens", "d_model", "q_heads", "kv_heads", "d_ff", "vocab", *EX
 PINS: Mapping[str, PinKind] = {
     "slice": "slice",
     "generate.batch": "batch",
+    "generate.speculation": "switch",
     "generate.kv_cache": "kv_cache",
     "generate.attention": "label",
     "generate.mlp": "label",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
     "prefill.prompts": "batch",
+    "prefill.chunk": "chunk",
     "prefill.attention": "label",
     "prefill.mlp": "label",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
@@ -84,6 +86,8 @@ def pin_choices(address: str) -> tuple[str, ...]:
     """The words that a known pin may be; empty where it is no word."""
     if PINS[address] == "kv_cache":
         return KV_CACHE_LAYOUTS
+    if PINS[address] == "switch":
+        return ("on", "off")
     if PINS[address] == "label":
         return PREFILL_LAYOUTS if address.startswith("prefill.") else GENERATE_LAYOUTS
     return ()
@@ -95,6 +99,9 @@ def pin_problem(address: str, value: object) -> str | None:
         case "batch":
             good = type(value) is int and value > 0
             wanted = "a whole number above 0"
+        case "chunk":
+            good = value == "none" or (type(value) is int and value > 0)
+            wanted = "a whole number above 0, or none for whole prompts"
         case "axes":
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"
@@ -102,7 +109,7 @@ def pin_problem(address: str, value: object) -> str | None:
         case "slice":
             good = isinstance(value, str)
             wanted = "a topology such as 4x4"
-        case "kv_cache" | "label":
+        case "kv_cache" | "label" | "switch":
             good = value in pin_choices(address)
             wanted = f"one of {', '.join(pin_choices(address))}"
     return None if good else f"{address} must be {wanted}, not {shown(_single(value))}"

@@ -201,6 +201,19 @@ def fleet_below_slice(spec: Spec) -> Iterator[Finding]:
         yield Finding(("hardware", "fleet_chips"), message, f"use {smallest} or more, or allow smaller slices")
 
 
+def chunks_of_a_fleet(spec: Spec) -> Iterator[Finding]:
+    """Prompts are read in chunks between the steps of one slice that takes turns, and serves clients that come back."""
+    pinned = spec.pins.get("prefill.chunk", "none") != "none"
+    if spec.serving.chunked_prefill is None and not pinned:
+        return
+    path = ("pins", "prefill.chunk") if pinned else ("serving", "chunked_prefill")
+    hint = f"leave {path[1]} out, or use concurrency and mode: interleaved"
+    if spec.workload.requests_per_s is not None:
+        yield Finding(path, "chunks are not planned yet for requests that arrive at random", hint)
+    elif spec.serving.mode != "interleaved":
+        yield Finding(path, f"chunks are not planned yet for mode {spec.serving.mode}", hint)
+
+
 def rendered_mode(spec: Spec) -> Iterator[Finding]:
     """Packages are rendered for interleaved serving."""
     if spec.serving.mode != "interleaved" and spec.serving.strategies == "rendered":
@@ -248,6 +261,21 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
         yield Finding(("pins", "slice"), f"pinned slice {value} is not among hardware.slices: {', '.join(slices)}")
 
 
+def speculation_pin(spec: Spec) -> Iterator[Finding]:
+    """Drafts are pinned only where there is a draft model."""
+    if spec.pins.get("generate.speculation") == "on" and spec.serving.speculation is None:
+        message = "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
+        yield Finding(("pins", "generate.speculation"), message, "add serving.speculation, or leave the pin out")
+
+
+def chunked_rendered(spec: Spec) -> Iterator[Finding]:
+    """Chunks of a given size are not asked for together with nothing but what packages are rendered for."""
+    chunk = spec.serving.chunked_prefill
+    if isinstance(chunk, int) and spec.serving.strategies == "rendered":
+        message = f"no package reads prompts in chunks of {chunk} tokens yet"
+        yield Finding(("serving", "chunked_prefill"), message, "leave it out, or set serving.strategies to all")
+
+
 RULES: tuple[Rule, ...] = (
     known_family,
     known_chip,
@@ -266,8 +294,11 @@ RULES: tuple[Rule, ...] = (
     rate_objective,
     fleet_below_slice,
     rendered_mode,
+    chunks_of_a_fleet,
     pin,
     pinned_slice,
+    chunked_rendered,
+    speculation_pin,
 )
 
 

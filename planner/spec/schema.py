@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SkipValidation
+from pydantic_core import PydanticCustomError
 
-from planner.spec.base import Count, Fraction, PartOfOne, Real, Seconds, Section
+from planner.spec.base import LARGEST_COUNT, Count, Fraction, PartOfOne, Real, Seconds, Section
+from planner.spec.diagnostic import shown
 from planner.spec.model import Model
 from planner.spec.pins import PinValue, read_pins
 
@@ -14,6 +16,18 @@ def _topology(value: object) -> object:
     """A slice that is written as a number, as the text it looks like; whether it is a slice is for the rules."""
     return str(value) if type(value) is int else value
 
+
+def _chunk(value: object) -> object:
+    """How prompts are read, as it is kept: None for whole ones."""
+    if value is None or value == "off" or value is False:
+        return None
+    if value != "auto" and not (type(value) is int and 0 < value <= LARGEST_COUNT):
+        problem = f"must be auto, off or a whole number of tokens above 0, not {shown(value)}"
+        raise PydanticCustomError("choice", "{problem}", {"problem": problem})
+    return value
+
+
+MOST_DRAFTS = 32
 
 Topology = Annotated[str, BeforeValidator(_topology)]
 
@@ -85,6 +99,16 @@ class Limits(Section):
     )
 
 
+class Speculation(Section):
+    """A draft model that proposes tokens, which generate steps may verify."""
+
+    drafted_tokens: Annotated[int, Field(strict=True, gt=0, le=MOST_DRAFTS)] = Field(
+        description="Tokens drafted for every step of the model."
+    )
+    acceptance: Fraction = Field(description="How likely a draft is accepted if those before it were.")
+    draft_step_s: Seconds = Field(alias="draft_step", description="Time to draft one token of every sequence (s).")
+
+
 class Serving(Section):
     """How prefill and generate share chips."""
 
@@ -98,6 +122,14 @@ class Serving(Section):
     )
     strategies: Literal["all", "rendered"] = Field(
         default="all", description="Every strategy that can be planned, or those that packages are rendered for."
+    )
+    chunked_prefill: Annotated[Literal["auto"] | int | None, BeforeValidator(_chunk)] = Field(
+        default=None,
+        description="Tokens of a prompt that prefill reads at a time; auto lets the solver choose, off (the default) "
+        "reads whole prompts.",
+    )
+    speculation: Speculation | None = Field(
+        default=None, description="A draft model; the solver chooses whether generate steps verify what it proposes."
     )
 
 

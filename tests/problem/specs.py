@@ -54,6 +54,19 @@ def tokens(draw, most: int) -> dict[str, int]:
 
 
 @st.composite
+def servings(draw) -> dict[str, Any]:
+    """Whole prompts or chunks, plain steps or drafts."""
+    found = {"chunked_prefill": draw(st.sampled_from(["off", "off", "auto", 48, 100, 512]))}
+    if draw(st.integers(0, 2)) == 0:
+        found["speculation"] = {
+            "drafted_tokens": draw(st.sampled_from([1, 3, 4])),
+            "acceptance": draw(st.sampled_from([0.0, 0.3, 0.85])),
+            "draft_step": draw(st.sampled_from([1e-9, 1e-6, 1e-4])),
+        }
+    return found
+
+
+@st.composite
 def specs(draw, slices: dict[str, tuple[str, ...]] = SMALL_SLICES, concurrency: int = 12, most_slices: int = 2) -> Spec:
     """A whole spec on some of these slices."""
     name = draw(st.sampled_from(sorted(slices)))
@@ -81,6 +94,7 @@ def specs(draw, slices: dict[str, tuple[str, ...]] = SMALL_SLICES, concurrency: 
                 "max_context": 2200,
             },
             "limits": limits,
+            "serving": draw(servings()),
             "objective": draw(st.sampled_from(["cost", "throughput", "latency"])),
         }
     )

@@ -33,13 +33,14 @@ class Setting:
     def keeps(self, prefill_ns: float, generate_ns: float, slack: float = 0.0) -> bool:
         """Whether the formulas hold, each written out again, with their bounds loosened by `slack`."""
         at, out, more, limits = self.at, self.output, 1 + slack, self.limits
+        token_ns = generate_ns / float(at.tokens_per_step)
         per_ns = float(self.arrivals.per_s) / NS / at.slices
         whole_ns = prefill_ns * float(at.reading.mean)
         reading = per_ns * whole_ns / at.prompts
         active = at.batch - (at.prompts - 1) / 2
         if reading > float(self.arrivals.most_busy) * more:
             return False
-        if reading + per_ns * out * generate_ns / active > most_slot_utilization(at.batch) * more:
+        if reading + per_ns * out * token_ns / active > most_slot_utilization(at.batch) * more:
             return False
         filling, full = ((at.prompts - 1) / 2, gathering_p95(at.prompts))
         between = NS / float(self.arrivals.per_s)
@@ -47,11 +48,11 @@ class Setting:
         mean = filling * between + generate_ns + whole_ns + mean_wait_s(*queue)
         parts = [(filling * between, full * between), (whole_ns, prefill_ns * float(at.reading.p95))]
         tail = generate_ns + p95_of_sum([*parts, (mean_wait_s(*queue), p95_wait_s(*queue))])
-        kept = [(limits.ttft, mean), (limits.ttft_p95, tail), (limits.tpot, generate_ns / (1 - reading))]
+        kept = [(limits.ttft, mean), (limits.ttft_p95, tail), (limits.tpot, token_ns / (1 - reading))]
         if limits.tpot_p95 is not None:
             rate, spread = per_ns / at.prompts, 1.0 + at.reading.spread
             most = interruptions_p95(rate * limits.tpot_p95, self.arrivals.outputs, spread)
-            kept.append((limits.tpot_p95, generate_ns + most * whole_ns))
+            kept.append((limits.tpot_p95, token_ns + most * whole_ns))
         return all(limit is None or value <= limit * more for limit, value in kept)
 
     def rows_keep(self, prefill_ns: int, generate_ns: int) -> bool:
@@ -73,7 +74,14 @@ def settings_of(draw) -> Setting:
         Arrivals(Fraction(str(rate)), Fraction(9, 10), fitted(output, output * draw(st.sampled_from([1, 1.5, 3])))),
         Limits(ttft=draw(limit), ttft_p95=draw(limit), tpot=draw(limit), tpot_p95=draw(limit)),
         output,
-        Place(4, prompts, draw(st.sampled_from([8, 32, 256])), draw(st.sampled_from([1, 2, 5, 30])), reading),
+        Place(
+            4,
+            prompts,
+            draw(st.sampled_from([8, 32, 256])),
+            tokens_per_step=draw(st.sampled_from([Fraction(1), Fraction(1), Fraction(5, 2)])),
+            slices=draw(st.sampled_from([1, 2, 5, 30])),
+            reading=reading,
+        ),
     )
 
 

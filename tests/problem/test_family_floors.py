@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 
 from cost_models.blocks import AttentionKind
 from cost_models.chips import chip
+from cost_models.lengths import fitted
 from cost_models.mla import Latent
 from cost_models.moe import Mixture
 from cost_models.stacks import step_stacks
 from cost_models.torus import parse_slice
+from planner.problem.drafts import Drafts
 from planner.problem.machine import Machine
 from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
@@ -61,8 +63,10 @@ def tables(draw: st.DrawFn, family: str, slices: list[tuple[str, str]] = SLICES)
     load = Load(
         batches=(draw(st.sampled_from([1, 4, 32, 192])),),
         prompts=(draw(st.sampled_from([1, 4])),),
-        prompt=prompt, longest=2 * prompt, smallest=256, mean_context=1.5 * prompt, max_context=2 * prompt,
-        page_tokens=128,
+        prompt=prompt, buckets=(256, 2 * prompt), lengths=fitted(prompt, prompt),
+        mean_context=1.5 * prompt, max_context=2 * prompt,
+        page_tokens=128, chunks=(draw(st.sampled_from([None, None, 64, 256, 384])),),
+        drafts=(draw(st.sampled_from([None, None, Drafts(1, 0.5, 1e-4), Drafts(7, 0.9, 1e-6)])),),
     )  # fmt: skip
     stack = draw(st.sampled_from(step_stacks()))
     machine = Machine(chip(name), stack, slice_, mesh, draw(models(family)))

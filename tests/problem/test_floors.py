@@ -50,12 +50,13 @@ def floors_and_sums(problem: Problem) -> Iterator[tuple[int, int, str]]:
         for at, batch in enumerate(problem.batches):
             if table.prompts > batch:
                 continue
-            place = Place(table.chips, table.prompts, batch)
+            place = Place.of(table.chips, table.prompts, batch, table.steps, table.tokens_per_step)
             weights = [*PHASES, *(problem.goal_weights(goal, place) for goal in QUANTITIES)]
             for each in weights:
                 for hbm in (None, problem.limits.hbm):
                     found = least_sum(table, each, at, hbm)
-                    where = f"{table.slice} {[axis.name for axis in table.mesh]} {table.prompts} {batch} {each} {hbm}"
+                    names, read = [axis.name for axis in table.mesh], (table.prompts, table.chunk, table.drafts)
+                    where = f"{table.slice} {names} {read} {batch} {each} {hbm}"
                     yield table.floor(hbm).least(each, at), found, where
 
 

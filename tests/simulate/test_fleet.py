@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from cost_models.queueing import mean_wait_s
+from planner.plan.build import chosen_of
 from planner.plan.machine import machine_of, prefill_machine_of, prefill_rules_of, rules_of
 from planner.plan.schema import Plan, Tails
 from planner.simulate import Simulated, simulate, simulated_to_json, simulated_to_text
 from planner.simulate.fleet import poisson_gaps
 from planner.simulate.result import OfFleet
-from planner.simulate.steps import prefill_cost_s, steps_of
+from planner.simulate.steps import steps_of
 from tests.plans_of import example_plan
 from tests.simulate.fleets import closed, disaggregated, interleaved, with_workload
 
@@ -141,7 +142,7 @@ def test_prompts_are_read_by_the_machine_of_the_pool() -> None:
     assert prefill_machine_of(apart) == machine_of(other)
     assert machine_of(apart) == machine_of(plan)
     assert prefill_rules_of(apart) == rules_of(other)
-    assert prefill_cost_s(apart, other.prefill.tokens) == pytest.approx(other.prefill.step_s, rel=1e-5)
+    assert chosen_of(apart).reads.read_s(other.prefill.tokens) == pytest.approx(other.prefill.step_s, rel=1e-5)
     assert steps_of(apart).generate_s == plan.generate.step_s
 
 

@@ -1,5 +1,6 @@
 """Small real problems, priced by the planner: the search equals an enumeration that shares nothing with it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
@@ -8,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.problem.build import build
-from planner.problem.problem import Limits, MeshTable, Problem
-from planner.solve.search import search
+from planner.problem.problem import LARGEST_WEIGHT, Limits, MeshTable, Problem, Weights
+from planner.solve.search import candidates_of, search
 from planner.solve.shadow import quantity_of
 from planner.solve.verify import exact_optimum, faults
 from planner.spec import Spec
@@ -17,6 +18,7 @@ from tests.problem.specs import specs
 
 TINY_SLICES = {"cpu": ("2x2",), "v4": ("2x2x1",), "v5e": ("1x1", "2x2"), "v6e": ("2x2",), "h100": ("2", "4")}
 EXAMPLES = 500
+ROUNDING = Fraction(1, 2**20)
 
 
 def least_goal(problem: Problem) -> Fraction | None:
@@ -35,11 +37,15 @@ def least_of_layout(problem: Problem, table: MeshTable, at: int, residual: int) 
     """The same of one candidate and one layout of the residual stream."""
     prefill, generate, hbm = (sums_of(table, at, residual, of) for of in ("prefill_ns", "generate_ns", "hbm"))
     out, prompts, twice_active = problem.output_tokens, table.prompts, 2 * problem.batches[at] - table.prompts + 1
-    # A request, times 2 * prompts * twice_active to be whole; TTFT and TPOT follow from it.
-    whole = 2 * prompts * twice_active
-    request = 2 * twice_active * prefill + 4 * prompts * out * generate
-    ttft = (prompts - 1) * request // 2 + whole * (prefill + generate)
-    tokens = twice_active * request // 2
+    between = table.steps - 1 if problem.batches[at] > prompts else 0
+    added, over = table.tokens_per_step.numerator, table.tokens_per_step.denominator
+    # A request, times 2 * prompts * twice_active * added * held to be whole; TTFT and TPOT follow from it. Its tokens
+    # take steps / added generate steps, and its slot is held for held / added of them.
+    steps, held = out * over, out * over + between * added
+    whole = 2 * prompts * twice_active * added * held
+    request = (2 * twice_active * added * prefill + 4 * prompts * held * generate) * held
+    ttft = (prompts - 1) * request // 2 + whole * (prefill + (1 + between) * generate)
+    tokens = twice_active * request // 2 // held * steps
     kept = np.ones(prefill.shape, dtype=np.bool_)
     limits = problem.limits
     if limits.hbm is not None:
@@ -83,12 +89,36 @@ def small_problems(draw, most_slices: int = 1) -> Problem:
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(small_problems())
 def test_search_equals_every_combination_tried(problem: Problem):
-    solution, least = search(problem), least_goal(problem)
-    assert (solution.value if solution else None) == least
+    solution = search(problem)
+    assert_least(problem, solution.value if solution else None)
     assert solution is None or faults(solution.taken) == []
 
 
 @settings(max_examples=EXAMPLES // 5, deadline=None)
 @given(small_problems(most_slices=2))
 def test_enumeration_without_the_solver_equals_every_combination_tried(problem: Problem):
-    assert exact_optimum(problem) == least_goal(problem)
+    assert_least(problem, exact_optimum(problem))
+
+
+def assert_least(problem: Problem, value: Fraction | None) -> None:
+    """Asserts that a value is the least: exactly, or where weights are too large to be exact, within their rounding."""
+    if all(max(row.prefill, row.generate) < LARGEST_WEIGHT for row in weights_of(problem)):
+        assert value == least_goal(problem)
+        return
+    below, above = (least_goal(loosened(problem, by)) for by in (1 + ROUNDING, 1 - ROUNDING))
+    assert below is None or value is None or below <= value * (1 + ROUNDING)
+    assert above is None or (value is not None and value <= above * (1 + ROUNDING))
+    assert value is None or below is not None
+
+
+def weights_of(problem: Problem) -> Iterator[Weights]:
+    """The goal and the limits of every candidate."""
+    for candidate in candidates_of(problem):
+        yield candidate.weights()
+        yield from (weights for weights, _ in candidate.limit_rows())
+
+
+def loosened(problem: Problem, by: Fraction) -> Problem:
+    """The problem with its times allowed to be so many times as long."""
+    limits = {name: int(value * by) for name, value in problem.limits.named().items() if name != "hbm"}
+    return replace(problem, limits=replace(problem.limits, **limits))

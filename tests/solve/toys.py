@@ -41,9 +41,20 @@ def block_of(name: str, residual: Ints, prefill: Ints, generate: Ints, hbm: Ints
     return Block(name, tuple(range(len(residual))), residual, prefill, columns.__getitem__)
 
 
-def table_of(name: str, chips: int, prompts: int, residuals: int, parts: tuple[Block, ...], floor: Floor) -> MeshTable:
+def table_of(
+    name: str,
+    chips: int,
+    prompts: int,
+    residuals: int,
+    parts: tuple[Block, ...],
+    floor: Floor,
+    steps: int = 1,
+    tokens: Fraction = Fraction(1),
+) -> MeshTable:
     """A table whose blocks and floor are there."""
-    return MeshTable(name, chips, (), prompts, residuals, lambda _: floor, lambda: parts)
+    return MeshTable(
+        name, chips, (), prompts, residuals, lambda _: floor, lambda: parts, steps=steps, tokens_per_step=tokens
+    )
 
 
 def no_floor(batches: int) -> Floor:
@@ -73,7 +84,8 @@ def problems(draw) -> Problem:
         names = ("attention", "mlp", "vocab")
         parts = tuple(draw(blocks(name, residuals, len(batches))) for name in names)
         floor = highest_floor(parts, len(batches)) if draw(st.booleans()) else no_floor(len(batches))
-        tables.append(table_of(f"slice{index}", 2**index, prompts, residuals, parts, floor))
+        steps, tokens = draw(st.sampled_from([1, 1, 2, 5])), draw(st.sampled_from([Fraction(1), Fraction(36, 13)]))
+        tables.append(table_of(f"slice{index}", 2**index, prompts, residuals, parts, floor, steps, tokens))
     limit = st.none() | st.integers(min_value=0, max_value=2**34) | SMALL
     limits = Limits(draw(st.none() | st.integers(min_value=0, max_value=90)), draw(limit), draw(limit))
     output, goal = draw(st.integers(1, 9)), draw(st.sampled_from(GOALS))
@@ -113,8 +125,11 @@ def found_of(
 ) -> Found:
     """A combination with what users see of it, in nanoseconds."""
     out, waiting = problem.output_tokens, Fraction(table.prompts - 1, 2)
-    request = Fraction(prefill, table.prompts) + out * generate / (batch - waiting)
-    ttft, tpot = waiting * request + prefill + generate, (batch - waiting) * request / out
+    between = table.steps - 1 if batch > table.prompts else 0
+    steps = out / table.tokens_per_step
+    request = Fraction(prefill, table.prompts) + (steps + between) * generate / (batch - waiting)
+    ttft = waiting * request + prefill + (1 + between) * generate
+    tpot = (batch - waiting) * request * steps / (steps + between) / out
     goals = {"cost": table.chips * request, "throughput": request, "latency": ttft + out * tpot}
     return Found(goals[problem.goal], hbm, ttft, tpot, change)
 

@@ -32,12 +32,20 @@ axes = st.lists(st.sampled_from(["x", "y", "z", "y0", "y1"]), max_size=3, unique
 VALUES = {
     "slice": st.just("4x4"),
     "batch": counts,
+    "chunk": counts | st.just("none"),
+    "switch": st.just("off"),
     "kv_cache": st.sampled_from(["heads", "batch", "heads_x_batch", "replicated"]),
     "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
 }
 DENSE_PINS = {address: kind for address, kind in PINS.items() if address.rpartition(".")[2] not in EXPERT_AXES}
 pins = st.fixed_dictionaries({}, optional={address: VALUES[kind] for address, kind in DENSE_PINS.items()})
+
+drafting = st.fixed_dictionaries(
+    {"drafted_tokens": st.integers(1, 32), "acceptance": st.floats(0, 1, exclude_max=True), "draft_step": reals}
+)
+chunks = st.sampled_from(["auto", "off"]) | counts
+servings = st.fixed_dictionaries({}, optional={"chunked_prefill": chunks, "speculation": drafting})
 
 
 @st.composite
@@ -64,6 +72,7 @@ def specs(draw: st.DrawFn) -> dict[str, Any]:
         "workload": {"prompt_tokens": draw(tokens), "output_tokens": draw(tokens), "concurrency": draw(counts)},
         "limits": draw(st.fixed_dictionaries({}, optional={"ttft": reals, "tpot": reals})),
         "objective": draw(st.sampled_from(["cost", "throughput", "latency"])),
+        "serving": draw(servings),
         "pins": draw(pins),
     }
 
