@@ -240,17 +240,17 @@ class Problem:
         waiting, steps = Fraction(at.prompts - 1, 2), self.output_tokens / at.tokens_per_step
         active, held = at.batch - waiting, steps + at.between
         served = Fraction(1, at.prompts), held / active
-        shared = active * steps / held
-        first = tuple(waiting * each + alone for each, alone in zip(served, (1, 1 + at.between), strict=True))
+        shared = active * steps / held if at.between else active
+        read, step = served
         match goal:
             case "hbm":
                 return Weights(0, 0, 1)
             case "change":
                 return Weights(0, 0, change=1)
             case "ttft":
-                return whole_weights(*first)
+                return whole_weights(waiting * read + 1, waiting * step + 1 + at.between)
             case "latency":
-                return whole_weights(*(own + shared * each for own, each in zip(first, served, strict=True)))
+                return whole_weights((waiting + shared) * read + 1, (waiting + shared) * step + 1 + at.between)
         factor = {"cost": Fraction(at.chips), "tpot": shared}.get(goal, Fraction(1))
         return whole_weights(*(factor * each for each in served))
 
