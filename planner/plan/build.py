@@ -17,7 +17,7 @@ from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
 from planner.problem.options import merged_rules
 from planner.problem.primitives import Collective
-from planner.problem.problem import Place
+from planner.problem.problem import Place, steps_of_request
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
 from planner.solve.model import Taken
@@ -276,12 +276,12 @@ def service_of(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) 
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
     between = Place.of(0, prompts, batch, chosen.steps.number).between
-    steps = output / float(tokens_per_step(chosen.drafts))
+    steps = float(steps_of_request(output, tokens_per_step(chosen.drafts)))
     request_s = prefill_s / prompts + (steps + between) * generate_s / (batch - waiting)
     chip_seconds, price = 1e6 * chosen.machine.slice.chips * request_s / output, spec.hardware.price_per_chip_hour
     return schema.Service(
         ttft_s=waiting * request_s + (1 + between) * generate_s + prefill_s,
-        tpot_s=(batch - waiting) * request_s * steps / (steps + between) / output,
+        tpot_s=((batch - waiting) * prefill_s / prompts + steps * generate_s) / output,
         tokens_per_s=output / request_s,
         chip_seconds_per_million_tokens=chip_seconds,
         money_per_million_tokens=None if price is None else price * chip_seconds / SECONDS_PER_HOUR,
