@@ -6,7 +6,7 @@ from planner.plan.machine import place_of
 from planner.plan.schema import Plan, Service
 from planner.plan.show import near_text
 from planner.plan.units import digits, percent_text, seconds_text
-from planner.problem.problem import LimitName, Place
+from planner.problem.problem import LimitName, Place, steps_of_request
 
 TIMES: tuple[LimitName, ...] = ("ttft", "tpot")
 
@@ -70,7 +70,6 @@ def tpot_sentence(subject: Subject) -> str:
     prompts, output = plan.prefill.prompts, subject.spec.workload.output_tokens.mean
     reads = f"{active:g} prefills" if prompts == 1 else f"{active:g}/{prompts} prefills"
     shared = f"{output} output tokens" if at.tokens_per_step == 1 else f"the {digits(steps)} steps of a request"
-    shared += f" and {at.between} steps between chunks" if at.between else ""
     generate, prefill = seconds_text(plan.generate.step_s), seconds_text(plan.prefill.step_s)
     step = f"a step {generate} + {reads} of {prefill} shared by {shared}"
     if at.tokens_per_step != 1:
@@ -83,8 +82,10 @@ def throughput_sentence(subject: Subject) -> str:
     plan, (at, steps, active) = subject.plan, served(subject)
     waiting = (at.prompts - 1) / 2
     held = f" ({waiting:g} slots wait for others on average)" if waiting else ""
-    given = f", of which {digits(steps)} of {digits(steps + at.between)} steps give it tokens" if at.between else ""
-    return f"{digits(plan.service.tokens_per_s)} tokens/s = {active:g} sequences / TPOT{held}{given}"
+    told = f"{digits(plan.service.tokens_per_s)} tokens/s = {active:g} sequences / TPOT{held}"
+    if not at.between:
+        return told
+    return f"{told}, less what slots lose to {at.between} steps between chunks beside {digits(steps)} of a request"
 
 
 def stall_sentences(service: Service) -> list[str]:
@@ -96,8 +97,8 @@ def stall_sentences(service: Service) -> list[str]:
 def served(subject: Subject) -> tuple[Place, float, float]:
     """What times are weighed by, the generate steps that make the tokens of a request, and the sequences generated."""
     at = place_of(subject.plan)
-    steps = float(subject.spec.workload.output_tokens.mean / at.tokens_per_step)
-    return at, steps, at.batch - (at.prompts - 1) / 2
+    steps = steps_of_request(subject.spec.workload.output_tokens.mean, at.tokens_per_step)
+    return at, float(steps), at.batch - (at.prompts - 1) / 2
 
 
 def present(service: Service) -> dict[str, float]:

@@ -6,7 +6,7 @@ from planner.plan import schema
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
 from planner.problem.drafts import tokens_per_step
-from planner.problem.problem import NS, Place
+from planner.problem.problem import NS, Place, steps_of_request
 from planner.spec import Spec
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ def turns(spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float) -> 
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
     between = Place.of(0, prompts, batch, chosen.steps.number).between
-    steps = output / float(tokens_per_step(chosen.drafts))
+    steps = float(steps_of_request(output, tokens_per_step(chosen.drafts)))
     request_s = prefill_s / prompts + (steps + between) * generate_s / (batch - waiting)
     ttft_s = waiting * request_s + (1 + between) * generate_s + prefill_s
-    tpot_s = (batch - waiting) * request_s * steps / (steps + between) / output
+    tpot_s = ((batch - waiting) * prefill_s / prompts + steps * generate_s) / output
     found = service(spec, ttft_s, tpot_s, output / request_s, chosen.machine.slice.chips)
     return found if chosen.chunk is None else found.model_copy(update={"stall_s": chosen.stall_s()})
 

@@ -115,12 +115,18 @@ def prefill_attention_parts(
     made += of_latents(apart, prompts * steps.mean_read / together, q_heads, machine)
     around = machine.elementwise(whole / ways(rules.tokens), inner) + machine.elementwise(rows, width)
     around += latents_between(apart, whole / together, machine)
-    return {
-        "attention.qkv": made * steps.number,
+    found = {
+        "attention.qkv": made,
         "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, steps, prompts, machine),
-        "attention.out": machine.matmul(rows, width, inner) * steps.number,
-        "attention.elementwise": around * steps.number,
+        "attention.out": machine.matmul(rows, width, inner),
+        "attention.elementwise": around,
     }
+    return found if steps.number == 1 else in_chunks(found, steps.number)
+
+
+def in_chunks(step: dict[str, Roofline], number: int) -> dict[str, Roofline]:
+    """A step that runs so often; the scores are those of all chunks already."""
+    return {part: cost if part == "attention.kv_cache" else cost * number for part, cost in step.items()}
 
 
 def prefill_scores(
@@ -140,11 +146,13 @@ def prefill_scores(
         "sequences": prompts / ways(apart),
     }
     if sizes.latent:
-        return expanded_attention(queries, steps.mean_read, q_heads, sizes.latent, **told) * steps.number * sizes.layers
+        return expanded_attention(queries, steps.mean_read, q_heads, sizes.latent, **told) * (
+            steps.number * sizes.layers
+        )
     told["kv_bytes_per_element"] = sizes.activation_bytes
     found = Roofline()
     for kind in sizes.kinds:
         for count, read in steps.alike(queries, kind.window):
             one = prefill_attention(queries, read, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
-            found += one * count * kind.layers
+            found += one * (count * kind.layers)
     return found

@@ -136,6 +136,8 @@ def with_ici(cost: Roofline, ici_s: float) -> Roofline:
 
 def in_steps(step: Work, count: int) -> Work:
     """A step that runs `count` times."""
+    if count == 1:
+        return step
     local = {part: cost * count for part, cost in step.local.items()}
     return Work(step.phase, local, repeated(step.planned, count), step.hides)
 

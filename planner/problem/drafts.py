@@ -9,9 +9,6 @@ from typing import NamedTuple
 
 from cost_models.speculation import expected_tokens
 
-LARGEST_DENOMINATOR = 20
-"""Of the tokens that a step adds: whole numbers that are made of them stay small enough for exact sums."""
-
 
 class Drafts(NamedTuple):
     """k `tokens` drafted for a step, how likely one is accepted if those before it were, and seconds to draft one."""
@@ -32,7 +29,5 @@ def rows_of(drafts: Drafts | None) -> int:
 
 
 def tokens_per_step(drafts: Drafts | None) -> Fraction:
-    """Tokens that a generate step adds to a sequence on average, as a small fraction (arXiv 2211.17192, equation 1)."""
-    if drafts is None:
-        return Fraction(1)
-    return Fraction(expected_tokens(drafts.acceptance, drafts.tokens)).limit_denominator(LARGEST_DENOMINATOR)
+    """Tokens that a generate step adds to a sequence on average (arXiv 2211.17192, equation 1)."""
+    return Fraction(1) if drafts is None else Fraction(expected_tokens(drafts.acceptance, drafts.tokens))

@@ -68,6 +68,7 @@ class Floors:
 
     machine: Machine
     load: "Load"
+    _vocab_steps_ns: dict[Drafts | None, Ints] = field(default_factory=dict)
 
     def of(self, prompts: int, hbm_units: int | None, chunk: int | None = None, drafts: Drafts | None = None) -> Floor:
         """The floor of prefills of `prompts` by chunks and of steps with drafts, over what fits in so much HBM."""
@@ -122,6 +123,12 @@ class Floors:
 
     def vocab_steps_ns(self, drafts: Drafts | None = None) -> Ints:
         """The same of a step of each batch, whose rows are cut by the axes that do not cut the vocabulary."""
+        if drafts not in self._vocab_steps_ns:
+            self._vocab_steps_ns[drafts] = self.vocab_steps(drafts)
+        return self._vocab_steps_ns[drafts]
+
+    def vocab_steps(self, drafts: Drafts | None) -> Ints:
+        """What `vocab_steps_ns` keeps."""
         queries, drafting_s = rows_of(drafts), drafts.seconds if drafts else 0.0
         shares = {axes: self.machine.ways(axes) / self.machine.slice.chips for axes in self.vocab_cuts}
         return whole_ns(

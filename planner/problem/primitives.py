@@ -38,8 +38,10 @@ class Program:
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
 
 
-def repeated(found: Iterable[Collective], count: int) -> Iterator[Collective]:
+def repeated(found: Iterable[Collective], count: int) -> Iterable[Collective]:
     """The collectives of a step that runs `count` times."""
+    if count == 1:
+        return found
     return (each._replace(repeats=each.repeats * count) for each in found)
 
 

@@ -210,6 +210,14 @@ def whole_weights(prefill: Fraction, generate: Fraction) -> Weights:
     return Weights(ceil(weights.prefill / unit), ceil(weights.generate / unit), scale=scale * unit)
 
 
+def steps_of_request(output_tokens: int, tokens_per_step: Fraction) -> Fraction:
+    """Generate steps that make so many tokens, in quarters: goals are sums of nanoseconds in 64 bits, so their weights
+    are kept small."""
+    if tokens_per_step == 1:
+        return Fraction(output_tokens)
+    return Fraction(max(1, round(4 * output_tokens / tokens_per_step)), 4)
+
+
 class Place(NamedTuple):
     """What a candidate's times are weighed by: chips, prompts read together, sequences generated together, how many
     slices share the requests, what prefills take in times of the planned one."""
@@ -271,24 +279,22 @@ class Problem:
         """What `goal` minimises, in nanoseconds of a request (64 KiB units for HBM), exactly. P prompts, B sequences.
 
         A slot whose sequence has ended waits for P - 1 others before the prefill that fills them, so that
-        A = B - (P - 1) / 2 sequences are generated on average. Of a request all tokens take s generate steps: as many
-        as there are, over the tokens that a step adds. With n chunks and a generate step between any two, a slot is
-        held for b = n - 1 steps more before it generates.
+        A = B - (P - 1) / 2 sequences are generated on average. The tokens of a request take s generate steps
+        (`steps_of_request`). With n chunks and a generate step between any two, its slot is held for b = n - 1 more.
 
         throughput  slice-seconds a request                T_prefill / P + (s + b) * T_generate / A
         cost        chip-seconds a request                 chips * throughput
-        tpot        times output tokens                    A * throughput * s / (s + b)
+        tpot        times output tokens                    A * T_prefill / P + s * T_generate
         ttft        the other prompts of the prefill arrive, the step in progress ends, the prompts are read
                                                            (P - 1) / 2 * throughput + (1 + b) * T_generate + T_prefill
         latency     from a request's arrival to its end    ttft + tpot
         """
-        waiting, steps = Fraction(at.prompts - 1, 2), self.output_tokens / at.tokens_per_step
+        waiting, steps = Fraction(at.prompts - 1, 2), steps_of_request(self.output_tokens, at.tokens_per_step)
         if self.arrivals is not None and goal in ALONE:
             return whole_weights(*ALONE[goal](at.reading, steps))
-        active, held = at.batch - waiting, steps + at.between
-        served = Fraction(1, at.prompts), held / active
-        shared = active * steps / held
-        first = tuple(waiting * each + alone for each, alone in zip(served, (1, 1 + at.between), strict=True))
+        active = at.batch - waiting
+        read, step = Fraction(1, at.prompts), (steps + at.between) / active
+        first = waiting * read + 1, waiting * step + 1 + at.between
         match goal:
             case "hbm":
                 return Weights(0, 0, 1)
@@ -300,10 +306,13 @@ class Problem:
                 return Weights(0, 1)
             case "ttft":
                 return whole_weights(*first)
+            case "tpot":
+                return whole_weights(active * read, steps)
             case "latency":
-                return whole_weights(*(own + shared * each for own, each in zip(first, served, strict=True)))
-        factor = {"cost": Fraction(at.chips), "tpot": shared}.get(goal, Fraction(1))
-        return whole_weights(*(factor * each for each in served))
+                return whole_weights(first[0] + active * read, first[1] + steps)
+            case "cost":
+                return whole_weights(at.chips * read, at.chips * step)
+        return whole_weights(read, step)
 
     def units(self, name: GoalName, value: Fraction) -> int:
         """A value of a goal in the unit of its limit, rounded up: 64 KiB; nanoseconds, TPOT for one token."""

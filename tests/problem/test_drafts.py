@@ -15,11 +15,11 @@ from cost_models.torus import parse_slice
 from planner.problem import costs, planned
 from planner.problem.build import build
 from planner.problem.costs import parts_of
-from planner.problem.drafts import LARGEST_DENOMINATOR, Drafts, rows_of, tokens_per_step
+from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
 from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
-from planner.problem.problem import Limits, Place, Problem
+from planner.problem.problem import GoalName, Limits, Place, Problem, steps_of_request
 from planner.problem.rules import GenerateRules
 from planner.problem.sizes import Sizes
 from planner.problem.tables import Load, Pricer
@@ -32,15 +32,37 @@ SPECULATION = "serving.speculation={drafted_tokens: 4, acceptance: 0.7, draft_st
 L8B = Sizes(32, 4096, 14336, 32, 8, 128, 128256, False, 1, 0, 2, 2, "bf16", lanes=128)
 
 
-def test_the_tokens_of_a_step_are_those_expected_as_a_small_fraction() -> None:
+def test_the_tokens_of_a_step_are_those_expected() -> None:
     assert tokens_per_step(None) == 1
     assert tokens_per_step(Drafts(4, 0.0, 1.0)) == 1
     assert tokens_per_step(Drafts(1, 0.5, 1.0)) == Fraction(3, 2)
     for acceptance in (0.1, 0.5, 0.7, 0.93):
         for tokens in (1, 4, 16):
             found = tokens_per_step(Drafts(tokens, acceptance, 1.0))
-            assert float(found) == pytest.approx(expected_tokens(acceptance, tokens), rel=3e-3)
-            assert found.denominator <= LARGEST_DENOMINATOR
+            assert float(found) == expected_tokens(acceptance, tokens)
+
+
+def test_a_request_takes_quarters_of_steps() -> None:
+    assert steps_of_request(300, Fraction(1)) == 300
+    assert steps_of_request(300, Fraction(3)) == 100
+    assert steps_of_request(1, Fraction(30)) == Fraction(1, 4)
+    for output in (3, 256, 1000):
+        steps = steps_of_request(output, tokens_per_step(FOUR))
+        assert abs(float(steps) - output / 2.7731) <= 1 / 8
+        assert steps.denominator in (1, 2, 4)
+
+
+@pytest.mark.parametrize("goal", ["cost", "throughput", "latency", "ttft", "tpot"])
+def test_weights_stay_small_enough_for_sums_in_64_bits(goal: GoalName) -> None:
+    """A prefill of a minute, and steps of a tenth of a second, on the largest batches: below 2^61, above which options
+    count as illegal."""
+    problem = Problem((), (1024,), 4099, goal, Limits())
+    for prompts in (1, 64, 1024):
+        for batch in (prompts, 1023, 1024):
+            if batch >= prompts:
+                at = Place.of(1, prompts, batch, 33, tokens_per_step(Drafts(16, 0.93, 1.0)))
+                weights = problem.goal_weights(goal, at)
+                assert weights.prefill * 60 * 10**9 + weights.generate * 10**8 < 2**61
 
 
 def test_rows_are_the_last_token_and_its_drafts() -> None:

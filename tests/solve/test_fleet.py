@@ -13,7 +13,7 @@ from planner.problem.arrivals import NS
 from planner.problem.build import build
 from planner.problem.drafts import tokens_per_step
 from planner.problem.pools import Apart, Pool
-from planner.problem.problem import MeshTable, Place, Problem
+from planner.problem.problem import MeshTable, Place, Problem, steps_of_request
 from planner.solve.fleet import FleetSolution, search_fleet
 from planner.solve.search import search
 from planner.solve.verify import faults
@@ -92,10 +92,9 @@ def fleets_of(problem: Problem, table: MeshTable, at: int) -> list[tuple[int, Fr
             kept &= a * prefill + b * step <= c
         if kept.any():
             active = 2 * problem.batches[at] - table.prompts + 1
-            tokens = table.tokens_per_step
-            cost = prefill * active * tokens.numerator
-            cost += 2 * problem.output_tokens * tokens.denominator * table.prompts * step
-            goal = Fraction(int(cost[kept].min()) * table.chips, table.prompts * active * tokens.numerator)
+            quarters = int(4 * steps_of_request(problem.output_tokens, table.tokens_per_step))
+            cost = 2 * prefill * active + quarters * table.prompts * step
+            goal = Fraction(int(cost[kept].min()) * table.chips, 2 * table.prompts * active)
             return [*found, (table.chips * slices, goal)]
     return found
 

@@ -38,14 +38,12 @@ def least_of_layout(problem: Problem, table: MeshTable, at: int, residual: int) 
     prefill, generate, hbm = (sums_of(table, at, residual, of) for of in ("prefill_ns", "generate_ns", "hbm"))
     out, prompts, twice_active = problem.output_tokens, table.prompts, 2 * problem.batches[at] - table.prompts + 1
     between = table.steps - 1 if problem.batches[at] > prompts else 0
-    added, over = table.tokens_per_step.numerator, table.tokens_per_step.denominator
-    # A request, times 2 * prompts * twice_active * added * held to be whole; TTFT and TPOT follow from it. Its tokens
-    # take steps / added generate steps, and its slot is held for held / added of them.
-    steps, held = out * over, out * over + between * added
-    whole = 2 * prompts * twice_active * added * held
-    request = (2 * twice_active * added * prefill + 4 * prompts * held * generate) * held
+    quarters = 4 * out if table.tokens_per_step == 1 else max(1, round(4 * out / table.tokens_per_step))
+    # A request, times 4 * prompts * twice_active to be whole; TTFT and TPOT follow from it.
+    whole = 4 * prompts * twice_active
+    request = 4 * twice_active * prefill + 2 * prompts * (quarters + 4 * between) * generate
     ttft = (prompts - 1) * request // 2 + whole * (prefill + (1 + between) * generate)
-    tokens = twice_active * request // 2 // held * steps
+    tokens = twice_active * (2 * twice_active * prefill + prompts * quarters * generate)
     kept = np.ones(prefill.shape, dtype=np.bool_)
     limits = problem.limits
     if limits.hbm is not None:

@@ -126,10 +126,10 @@ def found_of(
     """A combination with what users see of it, in nanoseconds."""
     out, waiting = problem.output_tokens, Fraction(table.prompts - 1, 2)
     between = table.steps - 1 if batch > table.prompts else 0
-    steps = out / table.tokens_per_step
+    steps = Fraction(out) if table.tokens_per_step == 1 else Fraction(max(1, round(4 * out / table.tokens_per_step)), 4)
     request = Fraction(prefill, table.prompts) + (steps + between) * generate / (batch - waiting)
     ttft = waiting * request + prefill + (1 + between) * generate
-    tpot = (batch - waiting) * request * steps / (steps + between) / out
+    tpot = ((batch - waiting) * Fraction(prefill, table.prompts) + steps * generate) / out
     goals = {"cost": table.chips * request, "throughput": request, "latency": ttft + out * tpot}
     return Found(goals[problem.goal], hbm, ttft, tpot, change)
 
