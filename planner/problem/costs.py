@@ -249,9 +249,9 @@ def generate_works(rules: GenerateRules, batch: int, context: float, machine: Ma
 def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int) -> list[Work]:
     """The blocks of the prefill of `prompts` of `tokens` each."""
     found = {
-        "attention": lambda: prefill_attention_work(*rules, tokens, machine, prompts),
-        "mlp": lambda: prefill_mlp_work(*rules, tokens, machine, prompts),
-        "experts": lambda: prefill_experts_work(*rules, tokens, machine, prompts),
+        "attention": lambda: prefill_attention_work(rules.read("attention"), rules.prefill, tokens, machine, prompts),
+        "mlp": lambda: prefill_mlp_work(rules.read("mlp"), rules.prefill, tokens, machine, prompts),
+        "experts": lambda: prefill_experts_work(rules.read("experts"), rules.prefill, tokens, machine, prompts),
         "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts),
     }
     return [found[name]() for name in machine.sizes.blocks]

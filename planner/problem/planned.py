@@ -234,8 +234,9 @@ def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Co
 def prefill_step(rules: Rules, tokens: int, program: Program, prompts: int = 1) -> list[Collective]:
     """Collectives of the prefill of `prompts` of `tokens` each, in the order of the step."""
     first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program, prompts))
-    attention = prefill_attention(*rules, tokens, program, prompts)
-    mlp, experts = prefill_mlp(*rules, tokens, program, prompts), prefill_experts(*rules, tokens, program, prompts)
+    attention = prefill_attention(rules.read("attention"), rules.prefill, tokens, program, prompts)
+    mlp = prefill_mlp(rules.read("mlp"), rules.prefill, tokens, program, prompts)
+    experts = prefill_experts(rules.read("experts"), rules.prefill, tokens, program, prompts)
     return [*first, *attention, *mlp, *experts, *last]
 
 

@@ -1,9 +1,13 @@
-"""Block tables of one mesh: every legal option of each block, priced when the solver asks."""
+"""Block tables of one mesh: every legal option of each block, priced when the solver asks.
 
-from collections.abc import Iterable, Mapping
+Of the options over second copies of weights only those are there that no other option makes needless (`second.py`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +24,11 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
+from planner.problem.options import COPIED, ROLES, RULES, UNRENDERED_ROLES, Mode, Option
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.problem.second import Pairs, Sides, with_every_key
 from planner.problem.spaces import Key, Roles, Space, residuals, space_of
 
 
@@ -45,6 +50,26 @@ class Load:
     page_tokens: int
 
 
+class Judged(NamedTuple):
+    """What else than prices tells prefill sides apart: one is never left out for another with another `apart`, nor for
+    one whose change against an earlier plan is greater, over weights that are stored once or over a copy."""
+
+    apart: int = 0
+    change: int = 0
+    copied_change: int = 0
+
+
+Judge = Callable[[Key], Judged]
+
+
+class PrefillPrices(NamedTuple):
+    """Nanoseconds, and units of 64 KiB that prefill holds and that a copy takes, for each prefill side."""
+
+    ns: Ints
+    held: Ints
+    copy: Ints
+
+
 @dataclass(frozen=True)
 class Pricer:
     """The options of the blocks on one mesh, and their prices; tables that differ in `prompts` alone share one."""
@@ -53,9 +78,9 @@ class Pricer:
     load: Load
     allowed: Mapping[str, Allowed]
     rendered: bool
-    _spaces: dict[str, Space] = field(default_factory=dict)
+    _pairs: dict[str, Pairs] = field(default_factory=dict)
     _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
-    _tables: dict[str, list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
+    _prices: dict[tuple[str, int], PrefillPrices] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -71,7 +96,7 @@ class Pricer:
     @cached_property
     def floors(self) -> Floors:
         """The floors of the mesh."""
-        return Floors(self.machine, self.load)
+        return Floors(self.machine, self.load, copies=not self.rendered)
 
     def tables(self) -> list[MeshTable]:
         """One table for every number of prompts read together."""
@@ -91,48 +116,78 @@ class Pricer:
             self,
         )
 
-    def block(self, name: str, prompts: int) -> Block:
+    def block(self, name: str, prompts: int, judge: Judge | None = None) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
-        space = self.space(name)
-        tables = self.prefill_tables(name)
-        each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
-        priced = [each_once[pair] for pair in tables]
-        ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-        held = units[space.key_of]
+        space, prices = self.space(name, prompts, judge), self.prefill_prices(name, prompts)
+        held = prices.held[space.key_of] + np.where(space.copied, prices.copy[space.key_of], 0)
 
         def column(at: int) -> Column:
-            return with_held(self.column(name, at), held)
+            found, of = self.column(name, at), space.role_of
+            return Column(found.generate_ns[of], found.hbm[of] + held, found.legal[of])
 
-        return Block(name, space, space.residual, ns[space.key_of], column)
+        return Block(name, space, space.residual, prices.ns[space.key_of], column)
 
-    def space(self, name: str) -> Space:
-        """The legal options of a block that keep the pins."""
-        if name not in self._spaces:
+    def space(self, name: str, prompts: int, judge: Judge | None = None) -> Space:
+        """The legal options of a block that keep the pins; what is rendered stores weights once."""
+        pairs = self.pairs(name)
+        if self.rendered or not (pairs.space.keys and pairs.space.roles):
+            return pairs.space
+        ns, held, copy = self.prefill_prices(name, prompts)
+        judged = [judge(key) for key in pairs.space.keys] if judge else [Judged()] * len(ns)
+        apart, change, copied_change = np.array(judged, dtype=np.int64).T
+        own = np.stack([ns, held, change], axis=1)
+        return pairs.with_copies(Sides(own, np.stack([ns, held + copy, copied_change], axis=1), apart))
+
+    def pairs(self, name: str) -> Pairs:
+        """The options of a block that store weights once, and all its prefill sides."""
+        if name not in self._pairs:
             roles = tuple(role for role in ROLES[name] if not (self.rendered and role in UNRENDERED_ROLES))
-            self._spaces[name] = space_of(
+            space = space_of(
                 self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
             )
-        return self._spaces[name]
+            if not self.rendered:
+                space = with_every_key(
+                    space,
+                    self.axis_sizes,
+                    roles,
+                    lambda each: self.legal_stored(name, self.stored(name, each)),
+                    lambda key: self.keeps_key(name, key),
+                )
+            self._pairs[name] = Pairs(space)
+        return self._pairs[name]
 
-    def prefill_tables(self, name: str) -> list[tuple[GenerateRules, PrefillRules]]:
-        """The tables that the prefill of each key is priced by; that of the vocabulary does not ask what is stored."""
-        if name not in self._tables:
-            pairs = (self.rules(name, Option(*key)) for key in self.space(name).keys)
-            self._tables[name] = [
-                (GenerateRules(), rules) if name == "vocab" else (stored, rules) for stored, rules in pairs
-            ]
-        return self._tables[name]
+    def prefill_prices(self, name: str, prompts: int) -> PrefillPrices:
+        """The prices of every prefill side; that of the vocabulary does not ask what is stored, and needs no copy."""
+        if (name, prompts) not in self._prices:
+            pairs = [self.rules(name, Option(*key)) for key in self.pairs(name).space.keys]
+            tables = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in pairs]
+            each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
+            priced = [each_once[pair] for pair in tables]
+            copied = (self.copy_bytes(name, stored) for stored, _ in tables)
+            self._prices[name, prompts] = PrefillPrices(
+                nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), units64(copied)
+            )
+        return self._prices[name, prompts]
+
+    def copy_bytes(self, name: str, stored: GenerateRules) -> int:
+        """Bytes per chip of a second copy of a block's weights."""
+        sizes, ways = self.machine.sizes, self.machine.ways
+        return hbm.block_weights_bytes(name, stored, sizes, ways) if name in COPIED else 0
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
         stored = self.stored(name, roles)
+        legal = self.legal_stored(name, stored)
+        legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
+        return legal and self.allowed[name].generate(stored)
+
+    def legal_stored(self, name: str, stored: GenerateRules) -> bool:
+        """Whether the weights of a block may be stored by a table."""
         legal = legal_d_model(stored, self.machine)
         legal = legal and (name != "attention" or legal_heads(stored, self.machine))
         legal = legal and (name != "mlp" or legal_d_ff(stored, self.machine))
         legal = legal and (name != "experts" or legal_expert_ff(stored, self.machine))
-        legal = legal and (name != "experts" or legal_experts(stored, self.machine))
-        legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
-        return legal and self.allowed[name].generate(stored)
+        return legal and (name != "experts" or legal_experts(stored, self.machine))
 
     def keeps_key(self, name: str, key: Key) -> bool:
         """Whether the prefill side of an option is legal, and pinned so."""
@@ -150,16 +205,16 @@ class Pricer:
         return self._rules[name, option]
 
     def column(self, name: str, at: int) -> Column:
-        """Prices of all options of a block at a batch, without what prefill holds."""
+        """Prices of all generate sides of a block at a batch, without what prefill holds."""
         if (name, at) not in self._columns:
-            space, batch = self.space(name), self.load.batches[at]
+            space, batch = self.pairs(name).space, self.load.batches[at]
             rules = [self.stored(name, roles) for roles in space.roles]
             legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
             priced = [
                 self.generate(name, each, batch) if ok else (0.0, 0) for each, ok in zip(rules, legal, strict=True)
             ]
             ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-            self._columns[name, at] = Column(ns[space.role_of], units[space.role_of], legal[space.role_of])
+            self._columns[name, at] = Column(ns, units, legal)
         return self._columns[name, at]
 
     def generate(self, name: str, rules: GenerateRules, batch: int) -> tuple[float, int]:
@@ -199,11 +254,6 @@ class Pricer:
             work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)
         return seconds_of(work, machine), held
-
-
-def with_held(column: Column, held: Ints) -> Column:
-    """A column with what prefill holds added."""
-    return Column(column.generate_ns, column.hbm + held, column.legal)
 
 
 def nanoseconds(seconds: Iterable[float]) -> Ints:

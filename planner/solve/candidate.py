@@ -1,13 +1,13 @@
 """One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from operator import le
 
 import numpy as np
 
-from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights
+from planner.problem.problem import Block, Bools, Ints, MeshTable, Place, Problem, Weights
 
 NEVER = np.int64(2**61)
 
@@ -30,7 +30,8 @@ class Choice:
         return self.prefill_ns, self.generate_ns, self.hbm, self.change
 
 
-Forbid = Callable[["Candidate", Choice], bool]
+Forbidden = tuple[Bools | None, ...]
+"""For each block which of its options are forbidden to all such blocks together; None for a block that may take any."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Candidate:
     table: MeshTable
     mesh_index: int
     batch_index: int
+    _bounds: list[Ints] = field(default_factory=list, init=False, compare=False, repr=False)
 
     def floor(self) -> Fraction | None:
         """A lower bound that needs no prices: from the floors of its mesh; None where they break a limit."""
@@ -80,37 +82,43 @@ class Candidate:
 
     def minima(self, weights: Weights) -> list[Ints]:
         """Per block, the least quantity for each residual layout."""
-        found = []
-        for block in self.table.blocks:
-            least = np.full(self.table.residuals, NEVER)
-            np.minimum.at(least, block.residual, self.quantities(block, weights))
-            found.append(least)
-        return found
+        return [self.least_of(block, self.quantities(block, weights)) for block in self.table.blocks]
+
+    def least_of(self, block: Block, quantities: Ints) -> Ints:
+        """The least of a quantity of the options of a block for each residual layout."""
+        least = np.full(self.table.residuals, NEVER)
+        np.minimum.at(least, block.residual, quantities)
+        return least
 
     def residual_bounds(self) -> Ints:
         """For each residual layout a lower bound on the goal, `NEVER` where some limit alone rules it out."""
-        bounds = total(self.minima(self.weights()))
-        for weights, bound in self.limit_rows():
-            bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
-        return bounds
+        if not self._bounds:
+            bounds = total(self.minima(self.weights()))
+            for weights, bound in self.limit_rows():
+                bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
+            self._bounds.append(bounds)
+        return self._bounds[0]
 
     def bound(self) -> Fraction | None:
         """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
         least = int(self.residual_bounds().min())
         return None if least >= NEVER else least * self.weights().scale
 
-    def choices(self, at_most: int | None, forbidden: Forbid | None = None) -> list[Choice]:
+    def choices(
+        self, at_most: int | None, forbidden: Forbidden | None = None, besides: Iterable[tuple[Weights, int]] = ()
+    ) -> list[Choice]:
         """The options that can be in a solution whose (unscaled) goal is `at_most`, less the dominated ones.
 
-        A forbidden option dominates only other forbidden ones.
+        `besides`: other quantities that no such solution exceeds. A forbidden option dominates only other forbidden
+        ones.
         """
-        rows = self.limit_rows()
+        rows = [*self.limit_rows(), *besides]
         if at_most is not None:
             rows.append((self.weights(), at_most))
         kept: list[Choice] = []
         for number in range(len(self.table.blocks)):
             ranked = dominators(
-                self.fitting(number, rows), lambda choice: forbidden is not None and forbidden(self, choice)
+                self.fitting(number, rows), lambda choice: forbidden is not None and is_forbidden(choice, forbidden)
             )
             kept.extend(choice for choice, dominator in ranked if dominator is None)
         return kept
@@ -144,6 +152,12 @@ class Candidate:
             int(column.hbm[row]),
             block.change_of(row, self.batch_index),
         )
+
+
+def is_forbidden(choice: Choice, forbidden: Forbidden) -> bool:
+    """Whether a choice is among the forbidden ones of its block."""
+    hits = forbidden[choice.block]
+    return hits is not None and bool(hits[choice.index])
 
 
 def total(parts: list[Ints]) -> Ints:

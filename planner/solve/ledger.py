@@ -11,8 +11,8 @@ from typing import Literal
 
 from planner.problem.problem import LimitName, Problem, Weights
 from planner.solve.candidate import NEVER, Candidate, dominators, total
-from planner.solve.model import Taken, solve_candidate
-from planner.solve.search import Solution, candidates_of
+from planner.solve.model import Taken
+from planner.solve.search import Solution, candidates_of, solve_one
 
 Verdict = Literal["taken", "tied", "dearer", "bounded", "limit", "limits", "illegal"]
 """Why a candidate is not the plan.
@@ -95,7 +95,7 @@ def entry_of(candidate: Candidate, taken: Taken | None) -> Entry:
         return ruled_out(candidate)
     if taken is not None and bound > taken.value:
         return Entry(candidate, "bounded", bound)
-    own = solve_candidate(candidate, candidate.choices(None))
+    own = solve_one(candidate, None)
     if own is None:
         return Entry(candidate, "limits", bound)
     assert taken is not None, "a solved candidate makes the problem feasible"
