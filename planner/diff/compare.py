@@ -33,6 +33,7 @@ NUMBERS: tuple[tuple[str, str, Unit], ...] = (
     ("service.chip_seconds_per_million_tokens", "cost of a million tokens", "chip-s"),
     ("hbm.total", "HBM per chip", "bytes"),
     ("hbm.weights", "HBM: weights", "bytes"),
+    ("hbm.copies", "HBM: second copies", "bytes"),
     ("hbm.kv_cache", "HBM: KV cache", "bytes"),
     ("hbm.activations", "HBM: activations", "bytes"),
     ("hbm.logits", "HBM: logits", "bytes"),
@@ -56,17 +57,18 @@ def compare(base: Plan, head: Plan) -> PlanDiff:
 
 
 def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
-    """The quantities of the summary table, changed or not."""
+    """The quantities of the summary table, changed or not; second copies where one of the plans has some."""
     return tuple(
         Number(address=address, title=title, unit=unit, base=quantity(base, address), head=quantity(head, address))
         for address, title, unit in NUMBERS
+        if address != "hbm.copies" or base.hbm.copies or head.hbm.copies
     )
 
 
 def quantity(plan: Plan, address: str) -> float:
     """The number of a plan at `address`."""
     section, field = address.split(".")
-    return float(getattr(getattr(plan, section), field))
+    return float(getattr(getattr(plan, section), field) or 0)
 
 
 def changed(kind: Kind, before: Facts, after: Facts) -> Iterator[Change]:

@@ -67,12 +67,18 @@ def mesh_axes(mesh: Mesh) -> Iterator[str]:
 
 
 def layouts(plan: Plan) -> dict[str, JsonValue]:
-    """The mesh axes of each logical axis with their sizes, and the dimensions that are padded."""
+    """The mesh axes of each logical axis with their sizes, those of second copies too, and the dimensions that are
+    padded."""
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
     found: dict[str, JsonValue] = {
         f"{name}.rules.{logical}": [f"{axis}={sizes[axis]}" for axis in axes]
         for name in PHASES
         for logical, axes in dict(phase_of(plan, name).rules).items()
+    }
+    found |= {
+        f"prefill.copies.{block}.{logical}": [f"{axis}={sizes[axis]}" for axis in axes]
+        for block, rules in (plan.prefill.copies or {}).items()
+        for logical, axes in rules
     }
     padded = {f"padding.{item.dimension}": f"{item.size} to {item.padded}" for item in plan.padding}
     return {**found, **padded}

@@ -33,6 +33,9 @@ def resharded(base: Plan, head: Plan, address: str) -> tuple[str, ...]:
     """What must be stored anew because of a change at `address`: `weights`, `kv_cache`, both or nothing."""
     if address in ("chip", "slice"):
         return ("weights", "kv_cache")
+    if address.startswith("prefill.copies."):
+        # A copy that goes leaves nothing to be stored.
+        return ("weights",) if address.split(".")[2] in (head.prefill.copies or {}) else ()
     logical = address.removeprefix("generate.rules.")
     if logical in STORED and moves(base, head, logical):
         return STORED[logical]

@@ -7,9 +7,9 @@ from planner.explain.limits import Shadows
 from planner.explain.memory import explain_hbm, explain_item, explain_padding
 from planner.explain.parts import explain_part
 from planner.explain.phases import explain_phase
-from planner.explain.rules import explain_rule
+from planner.explain.rules import explain_copy, explain_rule
 from planner.explain.service import explain_proof, explain_service
-from planner.plan.schema import Hbm, Plan
+from planner.plan.schema import Plan
 from planner.spec.nearest import nearest, nearest_few
 
 TOLD_WITH_LIMITS = (None, "hbm", "service")
@@ -32,7 +32,7 @@ def explain(plan: Plan, address: str | None = None, shadows: Shadows | None = No
         return [each for each in everything if is_overview(each.address)]
     found = [each for each in everything if each.address == address or each.address.startswith(f"{address}.")]
     if address in PHASES:
-        found = [each for each in found if ".rules." not in each.address and not is_collective_only(each, subject)]
+        found = [each for each in found if not is_rule(each.address) and not is_collective_only(each, subject)]
     elif address == "hbm":
         found = [each for each in found if each.address == "hbm"]
     if not found:
@@ -46,18 +46,24 @@ def all_explanations(subject: Subject) -> list[Explanation]:
     for name in PHASES:
         found.append(explain_phase(subject, name))
         found += [explain_rule(subject, name, logical) for logical in dict(subject.phase(name).rules)]
+        found += [explain_copy(subject, block) for block in subject.rules.copies if name == "prefill"]
         found += [explain_part(subject, part) for part in subject.phase(name).parts]
         listed = dict.fromkeys(each.address for each in subject.phase(name).collectives)
         found += [each for each in (explain_collectives(subject, address) for address in listed) if each]
     found += explain_padding(subject)
     found.append(explain_hbm(subject))
-    found += [explain_item(subject, item) for item in Hbm.model_fields]
+    found += [explain_item(subject, item) for item, _ in subject.plan.hbm]
     return [*found, explain_service(subject), explain_proof(subject)]
 
 
 def is_overview(address: str) -> bool:
     """Whether an address is told when none is asked for: whole sections and the paddings, no single parts."""
     return "." not in address or address.startswith("padding.")
+
+
+def is_rule(address: str) -> bool:
+    """Whether an address is a rule's, or a copy's, which the phase tells in its strategies."""
+    return ".rules." in address or ".copies." in address
 
 
 def is_collective_only(each: Explanation, subject: Subject) -> bool:

@@ -91,8 +91,8 @@ def fixed_sentence(subject: Subject, part: Roofline) -> str:
 def attention_source(subject: Subject, part: Roofline) -> str:
     """What attention over the cache works on, on one chip."""
     plan, sizes, ways = subject.plan, subject.machine.sizes, subject.machine.ways
-    heads = sizes.heads(subject.rules.generate, ways)
     if part.address == "generate.attention.kv_cache":
+        heads = sizes.heads(subject.rules.generate, ways)
         workload = subject.spec.workload
         context = workload.prompt_tokens.mean + workload.output_tokens.mean / 2
         stored = subject.rules.generate
@@ -101,7 +101,7 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         shard = "1 KV head" if heads.kv_local == 1 else f"{heads.kv_local} KV heads"
         shard = "latents of every head" if sizes.latent else shard
         return f" ({sequences:g} sequences, mean context {context:g} tokens, {shard} on a chip)"
-    q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
+    q_heads = sizes.heads(subject.rules.read("attention"), ways).q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
     prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "
     return f" (scores over {prompts}{plan.prefill.tokens} tokens{masked}, {q_heads} query heads on a chip)"

@@ -103,4 +103,7 @@ def has(plan: Plan, pin: Pin) -> bool:
         return plan.prefill.prompts == pin.value
     machine, rules = machine_of(plan), rules_of(plan)
     filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
-    return all(each.generate(rules.generate) and each.prefill(*rules) for each in filters.values())
+    return all(
+        each.generate(rules.generate) and each.prefill(rules.read(block), rules.prefill)
+        for block, each in filters.items()
+    )

@@ -13,7 +13,7 @@ from planner.problem import costs, hbm, labels, planned
 from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
 from planner.problem.costs import Parts, Work
 from planner.problem.machine import Machine
-from planner.problem.options import merged_rules
+from planner.problem.options import STORED_AXES, merged_rules
 from planner.problem.primitives import Collective
 from planner.problem.rules import Rules
 from planner.problem.tables import Load
@@ -71,7 +71,7 @@ def chosen_of(plan: schema.Plan) -> Chosen:
 
 
 def rules_of(taken: Taken) -> Rules:
-    """The two rule tables that a solution's options make up."""
+    """The rule tables that a solution's options make up."""
     candidate = taken.candidate
     names = tuple(axis.name for axis in candidate.table.mesh)
     pairs = zip(candidate.table.blocks, taken.choices, strict=True)
@@ -130,11 +130,11 @@ def mesh_of(machine: Machine) -> schema.Mesh:
 
 def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     """The prefill phase of the plan."""
-    parts = chosen.prefill_parts()
-    stored, rules = chosen.rules
+    parts, rules = chosen.prefill_parts(), chosen.rules
     return schema.Prefill(
-        rules=schema.PrefillRules(**rules._asdict()),
-        strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
+        rules=schema.PrefillRules(**rules.prefill._asdict()),
+        copies=copies_of(rules),
+        strategy=schema.Strategy(**labels.prefill_strategy(rules, chosen.machine.sizes.blocks)),
         prompts=chosen.prompts,
         tokens=chosen.load.prompt,
         buckets=prefill_buckets(spec, chosen.machine.slice.chips),
@@ -143,6 +143,16 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.prefill_collectives(), chosen.machine)),
     )
+
+
+def copies_of(rules: Rules) -> schema.Copies | None:
+    """How second copies of weights are stored, as the plan file says it."""
+    found: schema.Copies = {}
+    for block in schema.COPIED:
+        if block in rules.copies:
+            stored = rules.copies[block]
+            found[block] = schema.CopyRules(**{name: getattr(stored, name) for name in STORED_AXES[block]})
+    return found or None
 
 
 def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
@@ -214,16 +224,18 @@ def priced(found: Iterable[Collective], machine: Machine) -> list[schema.Collect
 
 def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     """The HBM budget of one chip."""
-    (stored, rules), sizes, ways = chosen.rules, chosen.machine.sizes, chosen.machine.ways
-    load = chosen.load
+    sizes, ways, load = chosen.machine.sizes, chosen.machine.ways, chosen.load
+    rules, stored = chosen.rules, chosen.rules.generate
+    copies = hbm.copies_bytes(rules, sizes, ways)
     weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
-    activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts)
+    activations = hbm.prefill_bytes(rules, load.longest, sizes, ways, chosen.prompts)
     logits = hbm.logits_bytes(stored, chosen.batch, sizes, ways)
-    total, capacity = weights + cache + activations + logits, chosen.machine.chip.hbm_bytes
+    total, capacity = weights + copies + cache + activations + logits, chosen.machine.chip.hbm_bytes
     available = available_hbm_bytes(spec, chosen.machine)
     return schema.Hbm(
         weights=weights,
+        copies=copies or None,
         kv_cache=cache,
         activations=activations,
         logits=logits,
@@ -267,21 +279,15 @@ def runner_up_of(taken: Taken | None, phase: str, solution: Solution, chosen: Ch
     """The runner-up of a phase, with its step and its price against the plan."""
     if taken is None:
         return None
-    other = replace(chosen, rules=rules_of(taken))
-    stored, rules = other.rules
+    other, blocks = replace(chosen, rules=rules_of(taken)), chosen.machine.sizes.blocks
+    rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
-        table, strategy = (
-            schema.PrefillRules(**rules._asdict()),
-            labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks),
-        )
-        parts = other.prefill_parts()
+        table = schema.PrefillRules(**rules.prefill._asdict())
+        strategy, parts = labels.prefill_strategy(rules, blocks), other.prefill_parts()
     else:
-        table, strategy = (
-            schema.GenerateRules(**stored._asdict()),
-            labels.generate_strategy(stored, chosen.machine.sizes.blocks),
-        )
-        parts = other.generate_parts()
+        table = schema.GenerateRules(**rules.generate._asdict())
+        strategy, parts = labels.generate_strategy(rules.generate, blocks), other.generate_parts()
     return schema.RunnerUp(
         rules=table,
         strategy=schema.Strategy(**strategy),

@@ -43,8 +43,9 @@ def load_of(plan: Plan) -> Load:
 
 
 def rules_of(plan: Plan) -> Rules:
-    """Both rule tables of a plan, as the cost functions read them."""
-    return Rules(GenerateRules(**_fields(plan.generate.rules)), PrefillRules(**_fields(plan.prefill.rules)))
+    """The rule tables of a plan, as the cost functions read them."""
+    copies = {str(block): GenerateRules(**_fields(rules)) for block, rules in (plan.prefill.copies or {}).items()}
+    return Rules(GenerateRules(**_fields(plan.generate.rules)), PrefillRules(**_fields(plan.prefill.rules)), copies)
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Latents are absorbed in generate: queries meet the cache as latents, and w_kv tu
 and values. In prefill keys and values of the chip's heads are made of the latents of all tokens that it attends to.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from cost_models.attention import generate_attention, prefill_attention
 from cost_models.mla import absorbed_attention, expanded_attention
@@ -85,43 +85,74 @@ def generate_scores(rules: GenerateRules, rows: float, context: float, machine: 
 def prefill_attention_parts(
     stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
 ) -> dict[str, Roofline]:
-    """Attention in the prefill of `prompts` of `tokens` each, without collectives."""
+    """Attention in the prefill of `prompts` of `tokens` each, without collectives. Few layouts differ in what one chip
+    does, so it is remembered."""
     sizes, ways = machine.sizes, machine.ways
     heads = sizes.heads(stored, ways)
-    q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
-    inner, width = sizes.d_model / ways(rules.d_model), q_heads * sizes.out_dim
-    whole, own = prompts * tokens, without(rules.tokens, rules.q_heads)
-    rows, read = whole / ways(own), whole / ways(prompt_axes(own, prompts, ways))
-    apart = rows / ways(rules.d_model)
+    own = without(rules.tokens, rules.q_heads)
+    share = Share(
+        tokens,
+        prompts,
+        heads.q_padded / ways(rules.q_heads),
+        heads.kv_padded / ways(rules.kv_heads),
+        ways(rules.d_model),
+        ways(rules.tokens),
+        ways(own),
+        ways(prompt_axes(own, prompts, ways)),
+    )
+    if share not in machine.remembered:
+        machine.remembered[share] = parts_of_share(share, machine)
+    return machine.remembered[share]
+
+
+class Share(NamedTuple):
+    """What one chip has of a prefill of attention: heads, and the ways that cut the rest. `own`: the ways that cut
+    queries, of which the first, `apart`, cut whole prompts."""
+
+    tokens: int
+    prompts: int
+    q_heads: float
+    kv_heads: float
+    d_model: int
+    residual: int
+    own: int
+    apart: int
+
+
+def parts_of_share(share: Share, machine: Machine) -> dict[str, Roofline]:
+    """The parts of a prefill of attention on a chip that has this share."""
+    sizes, q_heads = machine.sizes, share.q_heads
+    inner, width = sizes.d_model / share.d_model, q_heads * sizes.out_dim
+    whole = share.prompts * share.tokens
+    rows, read = whole / share.own, whole / share.apart
+    apart = rows / share.d_model
     return {
-        "attention.qkv": machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(kv_heads))
+        "attention.qkv": machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(share.kv_heads))
         + of_latents(apart, read, q_heads, machine),
-        "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, tokens, prompts, machine),
+        "attention.kv_cache": prefill_scores(share, machine),
         "attention.out": machine.matmul(rows, width, inner),
-        "attention.elementwise": machine.elementwise(whole / ways(rules.tokens), inner)
+        "attention.elementwise": machine.elementwise(whole / share.residual, inner)
         + machine.elementwise(rows, width)
         + latents_between(apart, read, machine),
     }
 
 
-def prefill_scores(
-    rules: PrefillRules, q_heads: float, kv_heads: float, tokens: int, prompts: int, machine: Machine
-) -> Roofline:
-    """Attention of all layers of a chip with these heads; token axes cut whole prompts first, then tokens of each."""
-    sizes, ways = machine.sizes, machine.ways
-    own = without(rules.tokens, rules.q_heads)
-    apart = prompt_axes(own, prompts, ways)
-    queries = tokens / ways(without(own, apart)) / ways(rules.d_model)
+def prefill_scores(share: Share, machine: Machine) -> Roofline:
+    """Attention of all layers of a chip; token axes cut whole prompts first, then tokens of each."""
+    sizes, tokens = machine.sizes, share.tokens
+    queries = tokens / (share.own // share.apart) / share.d_model
     told = {
         **common(machine),
         "causal": machine.stack.masked_pairs == "skipped",
-        "sequences": prompts / ways(apart),
+        "sequences": share.prompts / share.apart,
     }
     if sizes.latent:
-        return expanded_attention(queries, tokens, q_heads, sizes.latent, **told) * sizes.layers
+        return expanded_attention(queries, tokens, share.q_heads, sizes.latent, **told) * sizes.layers
     told["kv_bytes_per_element"] = sizes.activation_bytes
     found = Roofline()
     for kind in sizes.kinds:
-        one = prefill_attention(queries, tokens, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
+        one = prefill_attention(
+            queries, tokens, share.q_heads, share.kv_heads, sizes.head_dim, window=kind.window, **told
+        )
         found += one * kind.layers
     return found

@@ -32,6 +32,8 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
+    remembered: dict[object, dict[str, Roofline]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Parts of steps that many layouts have in common, by what one chip does."""
     _seconds: dict[CollectiveKey, float] = field(default_factory=dict, init=False, compare=False, repr=False)
     _matmuls: dict[MatmulKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)
     _elementwise: dict[ElementwiseKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)

@@ -1,8 +1,8 @@
 """Why no layout is legal under pins, as far as it can be said: options with what is pinned, and what they break."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, product
 
 from cost_models.chips import chip
 from cost_models.stacks import stack
@@ -20,8 +20,17 @@ from planner.problem.legal import (
 )
 from planner.problem.machine import Machine
 from planner.problem.meshes import meshes
-from planner.problem.options import ROLES, RULES, Option, Residual, mode_tuples, role_tuples
-from planner.problem.pins import PinValue, allowed_by
+from planner.problem.options import (
+    ROLES,
+    RULES,
+    Option,
+    PrefillStream,
+    Residual,
+    Stream,
+    mode_tuples,
+    role_tuples,
+)
+from planner.problem.pins import Allowed, allowed_by
 from planner.problem.rules import GenerateRules, PrefillRules
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
@@ -41,7 +50,7 @@ def why_no_layout(spec: Spec) -> list[str]:
     machines = machines_of(spec)
     loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
     by_mesh = [
-        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in machine.sizes.blocks}
+        {block: list(options(block, machine, loads[machine.slice], spec)) for block in machine.sizes.blocks}
         for machine in machines
     ]
     if missing := list(missing_axes(spec, machines)):
@@ -71,26 +80,48 @@ def machines_of(spec: Spec) -> list[Machine]:
     ]
 
 
-def options(block: str, machine: Machine, load: Load, pins: Mapping[str, PinValue]) -> Iterator[Tried]:
-    """The options of a block on one mesh that have what is pinned, legal or not."""
-    allowed = allowed_by(pins, pieces_of(machine.mesh))[block]
-    for residual, stored, rules in tables_of(block, machine):
+def options(block: str, machine: Machine, load: Load, spec: Spec) -> Iterator[Tried]:
+    """The options of a block on one mesh that have what is pinned, legal or not; of those over a copy one for each
+    residual layout and way to break rules."""
+    allowed = allowed_by(spec.pins, pieces_of(machine.mesh))[block]
+    for option, stored, rules in tables_of(block, machine):
         if allowed.generate(stored) and allowed.prefill(stored, rules):
-            yield Tried(residual, tuple(broken_rules(block, stored, rules, machine, load)))
+            broken = (
+                stored_rules(block, stored, machine),
+                token_rules(rules, machine, load),
+                step_rules(stored, machine, load),
+            )
+            yield Tried(option.residual, tuple(chain(*broken)))
+    if spec.serving.strategies == "all":
+        yield from dict.fromkeys(over_copies(block, machine, load, allowed))
 
 
-def tables_of(block: str, machine: Machine) -> Iterator[tuple[tuple[Residual, ...], GenerateRules, PrefillRules]]:
-    """Every option of a block on one mesh, as its residual layout and its tables."""
+def over_copies(block: str, machine: Machine, load: Load, allowed: Allowed) -> Iterator[Tried]:
+    """The options of a block that prefill reads a copy in, without regard to KV heads and the vocabulary's cut."""
+    steps: dict[tuple[tuple[Stream, ...], tuple[str, ...]], None] = {}
+    prefills: dict[tuple[tuple[PrefillStream, ...], tuple[str, ...]], None] = {}
+    for option, stored, rules in tables_of(block, machine):
+        residual, broken = option.residual, tuple(stored_rules(block, stored, machine))
+        if allowed.generate(stored):
+            steps[tuple(axis.generate for axis in residual), (*broken, *step_rules(stored, machine, load))] = None
+        if allowed.prefill(stored, rules):
+            prefills[tuple(axis.prefill for axis in residual), (*broken, *token_rules(rules, machine, load))] = None
+    for (generate, first), (prefill, second) in product(steps, prefills):
+        yield Tried(tuple(map(Residual, generate, prefill)), first + second)
+
+
+def tables_of(block: str, machine: Machine) -> Iterator[tuple[Option, GenerateRules, PrefillRules]]:
+    """Every option of a block on one mesh that stores weights once, and its tables."""
     names = tuple(axis.name for axis in machine.mesh)
     sizes = tuple(axis.size for axis in machine.mesh)
     for taken in role_tuples(sizes, ROLES[block]):
         for modes in mode_tuples(sizes, taken):
             option = Option(taken, modes)
-            yield option.residual, *RULES[block](names, option)
+            yield option, *RULES[block](names, option)
 
 
-def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
-    """What makes an option illegal, each rule in words."""
+def stored_rules(block: str, stored: GenerateRules, machine: Machine) -> Iterator[str]:
+    """What makes a way to store weights illegal, each rule in words."""
     sizes, ways = machine.sizes, machine.ways
     if block == "attention" and not legal_heads(stored, machine):
         yield heads_text(stored, machine)
@@ -104,12 +135,20 @@ def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine
         yield f"an expert's d_ff {sizes.experts.d_ff} is too small for {parts}"
     if block == "experts" and not legal_experts(stored, machine):
         yield f"{sizes.experts.experts} experts do not divide into {ways(stored.experts)} parts of whole experts"
+
+
+def token_rules(rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes a way to cut prompts illegal."""
     if not divides(load.smallest, rules, machine):
-        cut = ways(rules.tokens + rules.d_model)
+        cut = machine.ways(rules.tokens + rules.d_model)
         yield f"the shortest bucket of {load.smallest} tokens does not divide into {cut} parts"
+
+
+def step_rules(stored: GenerateRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes a way to cut sequences illegal."""
     if not any(legal_batch(stored, batch, machine) for batch in load.batches):
         batches, axes = " or ".join(map(str, load.batches)), stored.rows + stored.batch
-        yield f"a batch of {batches} does not divide {ways(axes)} ways (over {','.join(axes)})"
+        yield f"a batch of {batches} does not divide {machine.ways(axes)} ways (over {','.join(axes)})"
 
 
 def heads_text(stored: GenerateRules, machine: Machine) -> str:

@@ -259,8 +259,12 @@ RULES: Mapping[str, Callable[[Axes, Option], tuple[GenerateRules, PrefillRules]]
 }
 OWN_AXES: Mapping[str, tuple[str, ...]] = {"mlp": ("d_ff",), "experts": ("expert_ff", "experts"), "vocab": ("vocab",)}
 """What each block beside attention says of the common tables; the residual stream is as attention says."""
-COPIED = ("attention", "mlp", "experts")
-"""The blocks whose weights may be stored twice."""
+STORED_AXES: Mapping[str, tuple[str, ...]] = {
+    "attention": ("d_model", "q_heads", "kv_heads"),
+    "mlp": ("d_model", "d_ff"),
+    "experts": ("d_model", "expert_ff", "experts"),
+}
+"""The blocks whose weights may be stored twice, and the logical axes that cut them."""
 
 
 class Tables(NamedTuple):
@@ -281,7 +285,7 @@ def tables_of(block: str, names: Axes, option: Option) -> Tables:
 
 def has_copy(block: str, option: Option) -> bool:
     """Whether an option stores the weights of its block twice."""
-    return option.stored is not None and block in COPIED
+    return option.stored is not None and block in STORED_AXES
 
 
 def rules_of(block: str, names: Axes, option: Option) -> Rules:

@@ -89,7 +89,8 @@ class Pairs:
         """The residual layout of each prefill side, and the axes that cut the vocabulary, whose weights are not copied:
         in both a side must be like another to stand for it."""
         vocab = [vocab_cut(stored) for stored, _ in self.space.keys]
-        return self.space.prefill_residual * 2 ** len(self.space.keys[0][0]) + np.array(vocab, dtype=np.int64)
+        found: Ints = self.space.prefill_residual * 2 ** len(self.space.keys[0][0]) + np.array(vocab, dtype=np.int64)
+        return found
 
     @cached_property
     def allowed(self) -> Bools:
@@ -119,12 +120,16 @@ class Pairs:
 
     def needless(self, front: Ints, group: Ints, sides: Sides) -> Bools:
         """[layouts, front]: whether a prefill side over weights that are stored once is no worse than a copy."""
+        found = np.zeros((len(self.layouts), len(front)), dtype=np.bool_)
         own = np.flatnonzero(self.of_key >= 0)
+        if not len(own):
+            return found
         beaten = group[own][:, None] == group[front]
         for price in range(sides.own.shape[1]):
             beaten &= sides.own[own, price][:, None] <= sides.copied[front, price]
-        found = np.zeros((len(self.layouts), len(front)), dtype=np.bool_)
-        np.logical_or.at(found, self.of_key[own], beaten)
+        layouts = self.of_key[own]
+        starts = np.flatnonzero(np.diff(layouts, prepend=-1))
+        found[layouts[starts]] = np.logical_or.reduceat(beaten, starts, axis=0)
         return found
 
 
@@ -141,11 +146,16 @@ def vocab_cut(stored: Roles) -> int:
 def undominated(group: Ints, heads: Ints, prices: Ints) -> Bools:
     """The sides that no other of their group matches or beats in every price, cutting KV heads over no further axis;
     of equal ones the first."""
-    kept = np.ones(len(group), dtype=np.bool_)
-    for rows in np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1]):
-        better = (heads[rows][:, None] & ~heads[rows]) == 0
-        for price in prices[rows].T:
-            better &= price[:, None] <= price
-        first = ~np.tri(len(rows), dtype=np.bool_)
-        kept[rows] = ~np.any(better & (first | ~better.T), axis=0)
+    _, distinct = np.unique(np.column_stack([group, heads, prices]), axis=0, return_index=True)
+    kept = np.zeros(len(group), dtype=np.bool_)
+    kept[distinct] = True
+    distinct.sort()
+    order = distinct[np.argsort(group[distinct], kind="stable")]
+    for rows in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        if len(rows) > 1:
+            better = (heads[rows][:, None] & ~heads[rows]) == 0
+            for price in prices[rows].T:
+                better &= price[:, None] <= price
+            np.fill_diagonal(better, False)
+            kept[rows] = ~better.any(axis=0)
     return kept

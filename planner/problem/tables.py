@@ -24,7 +24,7 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.options import COPIED, ROLES, RULES, UNRENDERED_ROLES, Mode, Option
+from planner.problem.options import ROLES, RULES, STORED_AXES, UNRENDERED_ROLES, Mode, Option
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
@@ -81,6 +81,7 @@ class Pricer:
     _pairs: dict[str, Pairs] = field(default_factory=dict)
     _columns: dict[tuple[str, int], Column] = field(default_factory=dict)
     _prices: dict[tuple[str, int], PrefillPrices] = field(default_factory=dict)
+    _copies: dict[str, Ints] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -163,16 +164,23 @@ class Pricer:
             tables = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in pairs]
             each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(tables)}
             priced = [each_once[pair] for pair in tables]
-            copied = (self.copy_bytes(name, stored) for stored, _ in tables)
-            self._prices[name, prompts] = PrefillPrices(
-                nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), units64(copied)
-            )
+            ns, held = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+            self._prices[name, prompts] = PrefillPrices(ns, held, self.copy_units(name))
         return self._prices[name, prompts]
 
-    def copy_bytes(self, name: str, stored: GenerateRules) -> int:
-        """Bytes per chip of a second copy of a block's weights."""
-        sizes, ways = self.machine.sizes, self.machine.ways
-        return hbm.block_weights_bytes(name, stored, sizes, ways) if name in COPIED else 0
+    def copy_units(self, name: str) -> Ints:
+        """Units of 64 KiB per chip of a second copy of a block's weights, for each prefill side; no matter how often
+        prompts are priced, computed once."""
+        if name not in self._copies:
+            sizes, ways, keys = self.machine.sizes, self.machine.ways, self.pairs(name).space.keys
+            found = {
+                stored: hbm.block_weights_bytes(name, self.stored(name, stored), sizes, ways)
+                if name in STORED_AXES
+                else 0
+                for stored in dict.fromkeys(stored for stored, _ in keys)
+            }
+            self._copies[name] = units64(found[stored] for stored, _ in keys)
+        return self._copies[name]
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""

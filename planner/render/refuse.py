@@ -12,6 +12,7 @@ def refuse_unrendered(plan: Plan) -> None:
         f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
         f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
         f"{plan.prefill.prompts} prompts read together": plan.prefill.prompts > 1,
+        f"second copies of the {' and '.join(plan.prefill.copies or ())} weights": plan.prefill.copies,
     }
     missing = [name for name, present in found.items() if present]
     if missing:

@@ -73,9 +73,15 @@ class Candidate:
         """A linear quantity of every option of a block; options that are not legal here cost `NEVER`."""
         at = self.batch_index
         column = block.column(at)
-        total: Ints = (
-            weights.prefill * block.prefill_ns + weights.generate * column.generate_ns + weights.hbm * column.hbm
+        priced = (
+            (weights.prefill, block.prefill_ns),
+            (weights.generate, column.generate_ns),
+            (weights.hbm, column.hbm),
         )
+        total: Ints = np.zeros_like(block.prefill_ns)
+        for weight, prices in priced:
+            if weight:
+                total = total + weight * prices
         if weights.change:
             total = total + weights.change * block.changes(at)
         return np.where(column.legal, total, NEVER)

@@ -9,7 +9,6 @@ from planner.problem.problem import Bools, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.problem.spaces import Key, Roles, Space
 from planner.problem.tables import Judged
-from planner.solve.candidate import Candidate, Forbidden
 from planner.solve.model import Taken
 from planner.solve.search import Solution, solve_one
 
@@ -77,5 +76,5 @@ def cut(table: MeshTable, name: str, side: Roles | Key) -> Cut:
 def table_of(name: str, names: Axes, side: Roles | Key) -> GenerateRules | PrefillRules:
     """The table of a phase that a side is."""
     if isinstance(side[0], tuple):
-        return RULES[name](names, Option(*side))[1]  # type: ignore[arg-type]
-    return RULES[name](names, Option(side, (Mode.SAME,) * len(side)))[0]  # type: ignore[arg-type]
+        return RULES[name](names, Option(*side))[1]
+    return RULES[name](names, Option(side, (Mode.SAME,) * len(side)))[0]
