@@ -13,8 +13,8 @@ from planner.problem.pins import allowed_by
 from planner.spec import PINS, PinValue, Spec, SpecErrors
 from planner.spec.document import parse
 from planner.spec.nearest import nearest
-from planner.spec.pins import pin_address, pin_choices, pin_problem, read_pins, written
-from planner.spec.rules import pin_hint
+from planner.spec.pins import LISTS, pin_address, pin_choices, pin_problem, read_pins, written
+from planner.spec.rules import copies_problem, pin_hint
 
 
 class WrongPin(ShardwrightError):
@@ -53,7 +53,7 @@ def read_value(address: str, text: str) -> PinValue:
     """The value of a pin as a spec file would hold it; a slice stays as it is written, and `x,y` is a list."""
     if PINS[address] == "slice":
         return text
-    if PINS[address] == "axes" and "," in text and not text.startswith("["):
+    if PINS[address] in LISTS and "," in text and not text.startswith("["):
         text = f"[{text}]"
     try:
         node, problems = parse(text, text)
@@ -70,6 +70,8 @@ def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
     if problem := pin_problem(address, value):
         close = nearest(str(value), pin_choices(address))
         return f'{problem}; did you mean "{close}"?' if close else problem
+    if address == "prefill.copies":
+        return copies_problem(spec, value)
     if address == "slice":
         try:
             parse_slice(chip(spec.hardware.chip), str(value))
@@ -101,6 +103,10 @@ def has(plan: Plan, pin: Pin) -> bool:
         return plan.generate.batch == pin.value
     if pin.address == "prefill.prompts":
         return plan.prefill.prompts == pin.value
+    if pin.address == "prefill.copies":
+        return set(plan.prefill.copies or ()) == (
+            {str(each) for each in pin.value} if isinstance(pin.value, tuple) else set()
+        )
     machine, rules = machine_of(plan), rules_of(plan)
     filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
     return all(

@@ -24,24 +24,22 @@ from planner.problem.options import (
     ROLES,
     RULES,
     Option,
-    PrefillStream,
-    Residual,
-    Stream,
     mode_tuples,
     role_tuples,
 )
 from planner.problem.pins import Allowed, allowed_by
-from planner.problem.rules import GenerateRules, PrefillRules
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, without
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
-from planner.spec import Spec
+from planner.spec import PINS, Spec
 
 
 @dataclass(frozen=True)
 class Tried:
     """One option with what is pinned: its residual layout, and the rules that it breaks, none for a legal one."""
 
-    residual: tuple[Residual, ...]
+    residual: tuple[tuple[str, str], ...]
+    """What each mesh axis cuts in the residual stream of generate, and of prefill."""
     broken: tuple[str, ...]
 
 
@@ -63,7 +61,7 @@ def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
     """Pins that name an axis which no mesh has."""
     known = {name for machine in machines for axis in machine.mesh for name in (axis.name, axis.torus_axis)}
     for address, value in spec.pins.items():
-        for axis in value if isinstance(value, tuple) else ():
+        for axis in value if isinstance(value, tuple) and PINS[address] == "axes" else ():
             if axis not in known:
                 slices = f"{spec.hardware.chip} {' or '.join(pinned_slices(spec))}"
                 yield f"{address}: {axis} is not an axis of {slices}; its meshes have {', '.join(sorted(known))}"
@@ -81,9 +79,17 @@ def machines_of(spec: Spec) -> list[Machine]:
 
 
 def options(block: str, machine: Machine, load: Load, spec: Spec) -> Iterator[Tried]:
-    """The options of a block on one mesh that have what is pinned, legal or not; of those over a copy one for each
-    residual layout and way to break rules."""
+    """The options of a block on one mesh that have what is pinned, legal or not; of those over a copy the nearest to a
+    legal one for each residual layout."""
     allowed = allowed_by(spec.pins, pieces_of(machine.mesh))[block]
+    if not allowed.copied:
+        yield from stored_once(block, machine, load, allowed)
+    if spec.serving.strategies == "all" and allowed.copied is not False:
+        yield from over_copies(block, machine, load, allowed)
+
+
+def stored_once(block: str, machine: Machine, load: Load, allowed: Allowed) -> Iterator[Tried]:
+    """The options of a block with one stored layout for both phases."""
     for option, stored, rules in tables_of(block, machine):
         if allowed.generate(stored) and allowed.prefill(stored, rules):
             broken = (
@@ -92,22 +98,47 @@ def options(block: str, machine: Machine, load: Load, spec: Spec) -> Iterator[Tr
                 step_rules(stored, machine, load),
             )
             yield Tried(option.residual, tuple(chain(*broken)))
-    if spec.serving.strategies == "all":
-        yield from dict.fromkeys(over_copies(block, machine, load, allowed))
+
+
+Side = tuple[tuple[str, ...], Axes]
+"""What one side of an option over a copy asks of the other: the residual layout, and the axes that cut KV heads or the
+vocabulary."""
 
 
 def over_copies(block: str, machine: Machine, load: Load, allowed: Allowed) -> Iterator[Tried]:
-    """The options of a block that prefill reads a copy in, without regard to KV heads and the vocabulary's cut."""
-    steps: dict[tuple[tuple[Stream, ...], tuple[str, ...]], None] = {}
-    prefills: dict[tuple[tuple[PrefillStream, ...], tuple[str, ...]], None] = {}
+    """The options of a block whose prefill reads a copy, each side the nearest to a legal one."""
+    made: Side
+    read: Side
+    steps: dict[Side, tuple[str, ...]] = {}
+    prefills: dict[Side, tuple[str, ...]] = {}
     for option, stored, rules in tables_of(block, machine):
-        residual, broken = option.residual, tuple(stored_rules(block, stored, machine))
+        broken = tuple(stored_rules(block, stored, machine))
         if allowed.generate(stored):
-            steps[tuple(axis.generate for axis in residual), (*broken, *step_rules(stored, machine, load))] = None
+            made = tuple(axis.generate for axis in option.residual), stored.kv_heads + stored.vocab
+            keep_least(steps, made, (*broken, *step_rules(stored, machine, load)))
         if allowed.prefill(stored, rules):
-            prefills[tuple(axis.prefill for axis in residual), (*broken, *token_rules(rules, machine, load))] = None
-    for (generate, first), (prefill, second) in product(steps, prefills):
-        yield Tried(tuple(map(Residual, generate, prefill)), first + second)
+            read = tuple(axis.prefill for axis in option.residual), rules.kv_heads + rules.vocab
+            keep_least(prefills, read, (*broken, *token_rules(rules, machine, load)))
+    found: dict[Side, tuple[str, ...]] = {}
+    for ((stream, kept), first), ((tokens, cut), second) in product(steps.items(), prefills.items()):
+        if block != "vocab" or set(kept) == set(cut):
+            keep_least(found, (stream + tokens, ()), (*first, *second, *cache_rules(block, kept, cut)))
+    for (residual, _), broken in found.items():
+        half = len(residual) // 2
+        yield Tried(tuple(zip(residual[:half], residual[half:], strict=True)), broken)
+
+
+def keep_least(found: dict[Side, tuple[str, ...]], side: Side, broken: tuple[str, ...]) -> None:
+    """Keep what breaks the fewest rules."""
+    if side not in found or len(broken) < len(found[side]):
+        found[side] = broken
+
+
+def cache_rules(block: str, made: Axes, read: Axes) -> Iterator[str]:
+    """What keeps prefill from leaving keys and values where generate keeps them."""
+    beyond = without(read, made)
+    if block == "attention" and beyond:
+        yield f"prefill cuts KV heads over {','.join(beyond)}, over which generate keeps all of them on every chip"
 
 
 def tables_of(block: str, machine: Machine) -> Iterator[tuple[Option, GenerateRules, PrefillRules]]:
@@ -180,7 +211,7 @@ def block_sentence(block: str, by_mesh: list[list[Tried]]) -> str | None:
     nearest = min(tried, key=lambda each: len(each.broken))
     if not nearest.broken:
         return None
-    return f"{block}: {len(tried)} options have what is pinned, and none is legal; the nearest: {nearest.broken[0]}"
+    return f"{block}: no option that has what is pinned is legal; the nearest: {nearest.broken[0]}"
 
 
 def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:

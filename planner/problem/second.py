@@ -14,7 +14,7 @@ optimum of a goal that grows with the prices is lost.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -105,18 +105,28 @@ class Pairs:
 
     def with_copies(self, sides: Sides) -> Space:
         """The space with every option over a copy that no other makes needless, after those that store weights once."""
-        _, group = np.unique(np.stack([self.group, sides.apart]), axis=1, return_inverse=True)
-        group = np.asarray(group, dtype=np.int64).reshape(-1)
+        group = numbered(self.group, sides.apart)
         front = np.flatnonzero(undominated(group, self.heads, sides.copied))
-        wanted = self.allowed[:, front] & ~self.needless(front, group, sides)
-        role_of, found = np.nonzero(wanted[self.of_role])
+        copies = self.paired(front, self.allowed[:, front] & ~self.needless(front, group, sides))
         space = self.space
-        return Space(
-            space.roles,
-            space.keys,
-            np.concatenate([space.role_of, role_of]),
-            np.concatenate([space.key_of, front[found]]),
+        return replace(
+            space,
+            role_of=np.concatenate([space.role_of, copies.role_of]),
+            key_of=np.concatenate([space.key_of, copies.key_of]),
         )
+
+    def copies_alone(self, sides: Sides) -> Space:
+        """The space of options over a copy alone. None of them stands for one whose copy is stored another way, since
+        it might be stored as some generate side is."""
+        stored = {each: at for at, each in enumerate(dict.fromkeys(stored for stored, _ in self.space.keys))}
+        of_copy = np.array([stored[each] for each, _ in self.space.keys], dtype=np.int64)
+        front = np.flatnonzero(undominated(numbered(self.group, sides.apart, of_copy), self.heads, sides.copied))
+        return self.paired(front, self.allowed[:, front])
+
+    def paired(self, front: Ints, wanted: Bools) -> Space:
+        """The space of the options over some prefill sides: [layouts, front] whether they are wanted."""
+        role_of, found = np.nonzero(wanted[self.of_role])
+        return replace(self.space, role_of=role_of, key_of=front[found])
 
     def needless(self, front: Ints, group: Ints, sides: Sides) -> Bools:
         """[layouts, front]: whether a prefill side over weights that are stored once is no worse than a copy."""
@@ -131,6 +141,12 @@ class Pairs:
         starts = np.flatnonzero(np.diff(layouts, prepend=-1))
         found[layouts[starts]] = np.logical_or.reduceat(beaten, starts, axis=0)
         return found
+
+
+def numbered(*parts: Ints) -> Ints:
+    """A number for each combination of parts."""
+    _, found = np.unique(np.stack(parts), axis=1, return_inverse=True)
+    return np.asarray(found, dtype=np.int64).reshape(-1)
 
 
 def cuts_heads(stored: Role, mode: Mode = Mode.SAME) -> bool:

@@ -24,7 +24,7 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.options import ROLES, RULES, STORED_AXES, UNRENDERED_ROLES, Mode, Option
+from planner.problem.options import ROLES, RULES, STORED_AXES, UNRENDERED_ROLES, Mode, Option, Role
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
@@ -129,15 +129,20 @@ class Pricer:
         return Block(name, space, space.residual, prices.ns[space.key_of], column)
 
     def space(self, name: str, prompts: int, judge: Judge | None = None) -> Space:
-        """The legal options of a block that keep the pins; what is rendered stores weights once."""
-        pairs = self.pairs(name)
-        if self.rendered or not (pairs.space.keys and pairs.space.roles):
+        """The legal options of a block that keep the pins."""
+        pairs, copied = self.pairs(name), self.copied(name)
+        if copied is False or not (pairs.space.keys and pairs.space.roles):
             return pairs.space
         ns, held, copy = self.prefill_prices(name, prompts)
         judged = [judge(key) for key in pairs.space.keys] if judge else [Judged()] * len(ns)
         apart, change, copied_change = np.array(judged, dtype=np.int64).T
         own = np.stack([ns, held, change], axis=1)
-        return pairs.with_copies(Sides(own, np.stack([ns, held + copy, copied_change], axis=1), apart))
+        sides = Sides(own, np.stack([ns, held + copy, copied_change], axis=1), apart)
+        return pairs.copies_alone(sides) if copied else pairs.with_copies(sides)
+
+    def copied(self, name: str) -> bool | None:
+        """Whether a block must store its weights twice, or must not, as all that is rendered; None where it may."""
+        return False if self.rendered else self.allowed[name].copied
 
     def pairs(self, name: str) -> Pairs:
         """The options of a block that store weights once, and all its prefill sides."""
@@ -146,12 +151,12 @@ class Pricer:
             space = space_of(
                 self.axis_sizes, roles, lambda each: self.keeps_roles(name, each), lambda key: self.keeps_key(name, key)
             )
-            if not self.rendered:
+            if self.copied(name) is not False:
                 space = with_every_key(
                     space,
                     self.axis_sizes,
                     roles,
-                    lambda each: self.legal_stored(name, self.stored(name, each)),
+                    lambda each: self.legal_stored(name, self.stored(name, as_read(each))),
                     lambda key: self.keeps_key(name, key),
                 )
             self._pairs[name] = Pairs(space)
@@ -262,6 +267,12 @@ class Pricer:
             work = costs.prefill_vocab_work(rules, load.prompt, machine, prompts)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, prompts)
         return seconds_of(work, machine), held
+
+
+def as_read(stored: Roles) -> Roles:
+    """Roles that store weights as these do, and that ask no more of them than prefill does: queries that are made on
+    copies of KV heads may meet the cache elsewhere."""
+    return tuple(Role.HEADS_BATCH if role is Role.COPIED_KV else role for role in stored)
 
 
 def nanoseconds(seconds: Iterable[float]) -> Ints:

@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.spec.diagnostic import shown
 
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
-PinKind = Literal["slice", "batch", "kv_cache", "label", "axes"]
+PinKind = Literal["slice", "batch", "kv_cache", "label", "axes", "copies"]
 
 KV_CACHE_LAYOUTS = (
     "heads",
@@ -33,11 +33,15 @@ PINS: Mapping[str, PinKind] = {
     "generate.mlp": "label",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
     "prefill.prompts": "batch",
+    "prefill.copies": "copies",
     "prefill.attention": "label",
     "prefill.mlp": "label",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
 }
+LISTS = ("axes", "copies")
+"""Kinds of pins whose values are lists of words."""
 GENERATE_LAYOUTS = ("replicated", "1d", "2d", "d_model")
+COPIED_BLOCKS = ("attention", "mlp", "experts")
 PREFILL_LAYOUTS = (*GENERATE_LAYOUTS, "sequence_parallel", "weight_gathered")
 _BELOW: Mapping[str, tuple[str, ...]] = {
     "rules": PREFILL_AXES + GENERATE_AXES,
@@ -52,7 +56,8 @@ _MESH_AXIS = re.compile(r"[xyz][0-9]?")
 
 
 def read_pins(value: object) -> object:
-    """`value` with the axes of each pin as a tuple; `none` is the empty one. Anything odd is left for `pin_problem`."""
+    """`value` with the axes, or blocks, of each pin as a tuple; `none` is the empty one. Anything odd is left for
+    `pin_problem`."""
     if not isinstance(value, Mapping):
         return value
     return {address: _read(PINS.get(address), pin) for address, pin in value.items()}
@@ -60,7 +65,7 @@ def read_pins(value: object) -> object:
 
 def written(address: str, value: PinValue) -> int | str | list[str]:
     """The pin as a spec file spells it."""
-    if PINS.get(address) != "axes" or not isinstance(value, tuple):
+    if PINS.get(address) not in LISTS or not isinstance(value, tuple):
         return list(value) if isinstance(value, tuple) else value
     return list(value) if len(value) > 1 else (value[0] if value else "none")
 
@@ -99,6 +104,9 @@ def pin_problem(address: str, value: object) -> str | None:
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"
             good = good and isinstance(value, tuple) and len(set(value)) == len(value)
+        case "copies":
+            good = isinstance(value, tuple) and set(value) <= set(COPIED_BLOCKS) and len(set(value)) == len(value)
+            wanted = f"blocks without repeats, of {', '.join(COPIED_BLOCKS)}, or none"
         case "slice":
             good = isinstance(value, str)
             wanted = "a topology such as 4x4"
@@ -118,6 +126,6 @@ def _is_mesh_axis(axis: object) -> bool:
 
 
 def _read(kind: PinKind | None, value: object) -> object:
-    if kind == "axes" and isinstance(value, str):
+    if kind in LISTS and isinstance(value, str):
         return () if value == "none" else (value,)
     return tuple(value) if isinstance(value, list) else value

@@ -174,6 +174,19 @@ def pin(spec: Spec) -> Iterator[Finding]:
         elif problem := pin_problem(address, value):
             close = nearest(value, pin_choices(address)) if isinstance(value, str) else None
             yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)
+        elif address == "prefill.copies" and (problem := copies_problem(spec, value)):
+            yield Finding(("pins", address), problem)
+
+
+def copies_problem(spec: Spec, value: object) -> str | None:
+    """Why no plan of a spec can have second copies of the weights of these blocks, or None."""
+    blocks = value if isinstance(value, tuple) else ()
+    if blocks and spec.serving.strategies == "rendered":
+        return "prefill.copies must be none: what is rendered stores weights once; set serving.strategies to all"
+    moe = spec.model.moe
+    lacking = {"experts": moe is None, "mlp": moe is not None and not moe.dense_layers and not moe.shared_experts}
+    missing = [block for block in blocks if lacking.get(block)]
+    return f"prefill.copies names {missing[0]}, and the model has none" if missing else None
 
 
 def lacking_block(address: str, spec: Spec) -> str | None:

@@ -108,4 +108,4 @@ def test_pins_leave_only_what_they_allow():
         for option in table.blocks[0].options:
             assert labels.kv_cache_label(tables_of("attention", names, option).generate) == "batch"
         for option in table.blocks[1].options:
-            assert set(mlp_rules(names, option)[0].d_ff) == set(names)
+            assert set(tables_of("mlp", names, option).generate.d_ff) == set(names)
