@@ -1,6 +1,6 @@
 """`ADDRESS=VALUE` -> a pin, and a spec with it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cost_models.chips import chip
@@ -14,7 +14,7 @@ from planner.spec import PINS, PinValue, Spec, SpecErrors
 from planner.spec.document import parse
 from planner.spec.nearest import nearest
 from planner.spec.pins import LISTS, pin_address, pin_choices, pin_problem, read_pins, written
-from planner.spec.rules import copies_problem, pin_hint
+from planner.spec.rules import copies_problem, mesh_of_phases, pin_hint
 
 
 class WrongPin(ShardwrightError):
@@ -41,6 +41,18 @@ class Pin:
         if problem := value_problem(address, value, spec):
             raise WrongPin(problem)
         return cls(address, value)
+
+    @classmethod
+    def read_all(cls, text: str, spec: Spec) -> "tuple[Pin, ...]":
+        """The pins in `ADDRESS=VALUE & ADDRESS=VALUE`; raises WrongPin."""
+        pins = tuple(cls.read(part.strip(), spec) for part in text.split("&"))
+        for address in (pin.address for pin in pins):
+            if sum(pin.address == address for pin in pins) > 1:
+                raise WrongPin(f'"{text}" asks for {address} twice; ask with another --why-not')
+        asks_for_mesh = any(pin.address in MESHES for pin in pins)
+        for finding in mesh_of_phases(pinned(spec, pins)[0]) if asks_for_mesh else ():
+            raise WrongPin(f"{finding.message}{f'; {finding.hint}' if finding.hint else ''}")
+        return pins
 
     @property
     def text(self) -> str:
@@ -80,19 +92,36 @@ def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
     return None
 
 
-def pinned(spec: Spec, pin: Pin) -> tuple[Spec, list[str]]:
-    """The spec with one more pin, and what had to give way: its own pin of the same address, its list of slices."""
-    notes = []
+def pinned(spec: Spec, pins: tuple[Pin, ...]) -> tuple[Spec, list[str]]:
+    """The spec with more pins, and what had to give way: its own pins of the same addresses, its list of slices."""
+    notes: list[str] = []
+    for pin in pins:
+        notes += conflicts(spec, pin)
+    changes: dict[str, object] = {"pins": without_other_mesh(spec, pins) | {pin.address: pin.value for pin in pins}}
+    slices = [str(pin.value) for pin in pins if pin.address == "slice" and pin.value not in spec.hardware.slices]
+    if slices:
+        changes["hardware"] = spec.hardware.model_copy(update={"slices": tuple(slices)})
+    return spec.model_copy(update=changes), notes
+
+
+def conflicts(spec: Spec, pin: Pin) -> Iterator[str]:
+    """What has to give way to a pin, or is beyond what the spec allows."""
     own = spec.pins.get(pin.address)
     if own is not None and own != pin.value:
-        notes.append(f"instead of the spec's own pin {Pin(pin.address, own).text}")
+        yield f"instead of the spec's own pin {Pin(pin.address, own).text}"
     if pin.address == "generate.batch" and pin.value not in (allowed := batches_of(spec)):
-        notes.append(f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}")
-    changes: dict[str, object] = {"pins": {**spec.pins, pin.address: pin.value}}
+        yield f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}"
     if pin.address == "slice" and pin.value not in spec.hardware.slices:
-        notes.append(f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}")
-        changes["hardware"] = spec.hardware.model_copy(update={"slices": (str(pin.value),)})
-    return spec.model_copy(update=changes), notes
+        yield f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}"
+
+
+MESHES = ("generate.mesh", "prefill.mesh")
+
+
+def without_other_mesh(spec: Spec, pins: tuple[Pin, ...]) -> dict[str, PinValue]:
+    """The spec's own pins, less those of the mesh where another one is asked for: both phases have the same."""
+    asked = any(pin.address in MESHES for pin in pins)
+    return {address: value for address, value in spec.pins.items() if not (asked and address in MESHES)}
 
 
 def has(plan: Plan, pin: Pin) -> bool:
@@ -103,6 +132,8 @@ def has(plan: Plan, pin: Pin) -> bool:
         return plan.generate.batch == pin.value
     if pin.address == "prefill.prompts":
         return plan.prefill.prompts == pin.value
+    if pin.address in MESHES:
+        return isinstance(pin.value, tuple) and {f"{a.name}={a.size}" for a in plan.mesh.axes} == set(pin.value)
     if pin.address == "prefill.copies":
         return set(plan.prefill.copies or ()) == (
             {str(each) for each in pin.value} if isinstance(pin.value, tuple) else set()

@@ -7,10 +7,10 @@ from typing import TypeAlias
 from cost_models import collectives
 from cost_models.chips import Chip
 from cost_models.matmul import elementwise, matmul
+from cost_models.meshes import Mesh
 from cost_models.roofline import Overlap, Roofline
 from cost_models.stacks import Stack
 from cost_models.torus import Slice, merge_axes
-from planner.problem.meshes import Mesh
 from planner.problem.primitives import Collective, Program
 from planner.problem.rules import Axes, Ways
 from planner.problem.sizes import Sizes

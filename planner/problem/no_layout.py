@@ -7,7 +7,7 @@ from itertools import chain, combinations, product
 from cost_models.chips import chip
 from cost_models.stacks import stack
 from cost_models.torus import parse_slice
-from planner.problem.build import load_of, pieces_of, pinned_slices
+from planner.problem.build import load_of, meshes_of, pieces_of, pinned_slices
 from planner.problem.legal import (
     LANES,
     divides,
@@ -19,7 +19,6 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.meshes import meshes
 from planner.problem.options import (
     ROLES,
     RULES,
@@ -46,6 +45,8 @@ class Tried:
 def why_no_layout(spec: Spec) -> list[str]:
     """Sentences on why a spec whose pins leave no legal layout has none."""
     machines = machines_of(spec)
+    if not machines:
+        return [f"no mesh of {spec.hardware.chip} {' or '.join(pinned_slices(spec))} has the pinned axes"]
     loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
     by_mesh = [
         {block: list(options(block, machine, loads[machine.slice], spec)) for block in machine.sizes.blocks}
@@ -74,7 +75,7 @@ def machines_of(spec: Spec) -> list[Machine]:
     return [
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
-        for mesh in meshes(slice_)
+        for mesh in meshes_of(spec, slice_)
     ]
 
 

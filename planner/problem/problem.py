@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem.meshes import Mesh
+from cost_models.meshes import Mesh
 
 UNIT_BYTES = 64 * 1024
 NS = 1_000_000_000

@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.spec.diagnostic import shown
 
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
-PinKind = Literal["slice", "batch", "kv_cache", "label", "axes", "copies"]
+PinKind = Literal["slice", "batch", "kv_cache", "label", "axes", "copies", "mesh"]
 
 KV_CACHE_LAYOUTS = (
     "heads",
@@ -31,14 +31,16 @@ PINS: Mapping[str, PinKind] = {
     "generate.kv_cache": "kv_cache",
     "generate.attention": "label",
     "generate.mlp": "label",
+    "generate.mesh": "mesh",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
     "prefill.prompts": "batch",
     "prefill.copies": "copies",
     "prefill.attention": "label",
     "prefill.mlp": "label",
+    "prefill.mesh": "mesh",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
 }
-LISTS = ("axes", "copies")
+LISTS = ("axes", "copies", "mesh")
 """Kinds of pins whose values are lists of words."""
 GENERATE_LAYOUTS = ("replicated", "1d", "2d", "d_model")
 COPIED_BLOCKS = ("attention", "mlp", "experts")
@@ -53,6 +55,7 @@ _BELOW: Mapping[str, tuple[str, ...]] = {
 }
 """What the plan file and its blocks have below them that can be pinned for a phase."""
 _MESH_AXIS = re.compile(r"[xyz][0-9]?")
+_SIZED_AXIS = re.compile(r"([xyz][0-9]?)=[1-9][0-9]*")
 
 
 def read_pins(value: object) -> object:
@@ -74,15 +77,24 @@ def pin_address(text: str) -> str | None:
     """The address of the pin that a plan address means, or None.
 
     `generate.attention.kv_cache` and `generate.strategy.kv_cache` mean `generate.kv_cache`, `generate.rules.d_ff` and
-    `generate.mlp.d_ff` mean `generate.d_ff`, `spec.hardware.slice` means `slice`, and `pins.` may stand before a pin.
+    `generate.mlp.d_ff` mean `generate.d_ff`, `spec.hardware.slice` means `slice`, `mesh` means `generate.mesh`, and
+    `pins.` may stand before a pin.
     """
     words = text.removeprefix("spec.").removeprefix("pins.").split(".")
     if words[-1] in ("slice", "slices") and words[:-1] in ([], ["hardware"]):
         return "slice"
+    if words == ["mesh"]:
+        return "generate.mesh"
     if len(words) == 3 and words[2] in _BELOW.get(words[1], ()):
         words = [words[0], words[2]]
     address = ".".join(words)
     return address if address in PINS else None
+
+
+def pinned_mesh(pins: Mapping[str, PinValue]) -> tuple[str, ...] | None:
+    """The axes of the pinned mesh, `x=4` each; None where no mesh is pinned. Both phases have the same."""
+    value = pins.get("generate.mesh", pins.get("prefill.mesh"))
+    return value if isinstance(value, tuple) else None
 
 
 def pin_choices(address: str) -> tuple[str, ...]:
@@ -104,6 +116,10 @@ def pin_problem(address: str, value: object) -> str | None:
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"
             good = good and isinstance(value, tuple) and len(set(value)) == len(value)
+        case "mesh":
+            good = isinstance(value, tuple) and value != () and all(_sized_axis(axis) for axis in value)
+            wanted = "mesh axes with their sizes, each once: [x=4, y0=2, y1=2]"
+            good = good and isinstance(value, tuple) and len({_sized_axis(axis) for axis in value}) == len(value)
         case "copies":
             good = isinstance(value, tuple) and set(value) <= set(COPIED_BLOCKS) and len(set(value)) == len(value)
             wanted = f"blocks without repeats, of {', '.join(COPIED_BLOCKS)}, or none"
@@ -123,6 +139,12 @@ def _single(value: object) -> object:
 
 def _is_mesh_axis(axis: object) -> bool:
     return isinstance(axis, str) and _MESH_AXIS.fullmatch(axis) is not None
+
+
+def _sized_axis(axis: object) -> str | None:
+    """The name of a mesh axis that is written with its size, or None."""
+    found = _SIZED_AXIS.fullmatch(axis) if isinstance(axis, str) else None
+    return found[1] if found else None
 
 
 def _read(kind: PinKind | None, value: object) -> object:

@@ -9,7 +9,7 @@ from math import isqrt
 
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
-from planner.spec.nearest import nearest
+from planner.spec.nearest import nearest, nearest_few
 from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 
@@ -178,6 +178,38 @@ def pin(spec: Spec) -> Iterator[Finding]:
             yield Finding(("pins", address), problem)
 
 
+def mesh_of_phases(spec: Spec) -> Iterator[Finding]:
+    """The pinned mesh is one of a slice that may be used, and the same in both phases."""
+    meshes = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
+    for address in meshes:
+        if problem := mesh_problem(spec, address):
+            yield Finding(("pins", address), problem[0], problem[1])
+            return
+    if len({frozenset(value) if isinstance(value, tuple) else value for value in meshes.values()}) > 1:
+        message = "generate.mesh and prefill.mesh differ, and both phases take turns on one mesh"
+        yield Finding(("pins", "prefill.mesh"), message, "pin one of them")
+
+
+def mesh_problem(spec: Spec, address: str) -> tuple[str, str | None] | None:
+    """Why the mesh that is pinned at an address is none of the slices that may be used, and the nearest that is."""
+    from cost_models.chips import UnknownChip, chip
+    from cost_models.meshes import all_meshes, axis_texts, meshes_named
+    from cost_models.torus import IllegalSlice, parse_slice
+
+    value, pinned = spec.pins[address], spec.pins.get("slice")
+    texts = (str(pinned),) if pinned is not None else spec.hardware.slices
+    try:
+        slices = [parse_slice(chip(spec.hardware.chip), text) for text in texts]
+    except (UnknownChip, IllegalSlice):
+        return None
+    if not isinstance(value, tuple) or pin_problem(address, value) or any(meshes_named(s, value) for s in slices):
+        return None
+    known = [f"[{', '.join(axis_texts(mesh))}]" for each in slices for mesh in all_meshes(each)]
+    written = f"[{', '.join(value)}]"
+    close = nearest(written, known) or nearest_few(written, known)[0]
+    return f"{address}: {written} is no mesh of {spec.hardware.chip} {' or '.join(texts)}", f"did you mean {close}?"
+
+
 def copies_problem(spec: Spec, value: object) -> str | None:
     """Why no plan of a spec can have second copies of the weights of these blocks, or None."""
     blocks = value if isinstance(value, tuple) else ()
@@ -231,6 +263,7 @@ RULES: tuple[Rule, ...] = (
     moe_experts,
     pin,
     pinned_slice,
+    mesh_of_phases,
 )
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from cost_models.chips import chip
+from cost_models.meshes import meshes
 from cost_models.torus import parse_slice
 from planner.errors import Unsupported
 from planner.plan.make import make_plan
 from planner.problem import labels
 from planner.problem.build import batches_of, build, prefill_buckets
-from planner.problem.meshes import meshes
 from planner.problem.options import has_copy, tables_of
 from planner.render import render_package
 from planner.spec import bundled_models, is_packaged, load_spec

@@ -36,6 +36,7 @@ VALUES = {
     "kv_cache": st.sampled_from(["heads", "batch", "heads_x_batch", "replicated"]),
     "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
+    "mesh": st.just(["x=4", "y=4"]),
     "copies": blocks.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
 }
 DENSE_PINS = {address: kind for address, kind in PINS.items() if address.rpartition(".")[2] not in EXPERT_AXES}
