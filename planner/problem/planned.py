@@ -154,7 +154,9 @@ def prefill_attention(
     rows = whole // ways(own)
     yield from all_reduce("prefill.attention.norm", rules.d_model, whole // ways(rules.tokens) * FLOAT32, layers, ways)
     yield from gathers("prefill.attention.tokens", sequence, residual_bytes(rows, rules, program), layers, ways)
-    yield from attention_weights(stored, rules, q_heads, kv_heads, program)
+    if (stored, rules) not in program.gathered:
+        program.gathered[stored, rules] = tuple(attention_weights(stored, rules, q_heads, kv_heads, program))
+    yield from program.gathered[stored, rules]
     yield from row_reduction("prefill.attention.q", rules.d_model, (), rows, q_bytes, layers, program)
     yield from all_reduce("prefill.attention.kv", rules.d_model, rows * kv_bytes, layers, ways)
     kv_tokens = whole // ways(apart)

@@ -122,28 +122,29 @@ class Candidate:
         if at_most is not None:
             rows.append((self.weights(), at_most))
         kept: list[Choice] = []
-        for number in range(len(self.table.blocks)):
-            ranked = dominators(
-                self.fitting(number, rows), lambda choice: forbidden is not None and is_forbidden(choice, forbidden)
-            )
+        for number, found in enumerate(self.fitting(rows)):
+            choices = (self.choice(number, int(row)) for row in np.flatnonzero(found))
+            ranked = dominators(choices, lambda choice: forbidden is not None and is_forbidden(choice, forbidden))
             kept.extend(choice for choice, dominator in ranked if dominator is None)
         return kept
 
-    def fitting(self, number: int, rows: Iterable[tuple[Weights, int]]) -> Iterator[Choice]:
-        """The legal options of a block with which every quantity can still be within its bound."""
-        block = self.table.blocks[number]
-        fits = block.column(self.batch_index).legal & (self.residual_bounds() < NEVER)[block.residual]
+    def fitting(self, rows: Iterable[tuple[Weights, int]]) -> list[Bools]:
+        """For each block the legal options with which every quantity can still be within its bound."""
+        alive, blocks = self.residual_bounds() < NEVER, self.table.blocks
+        found = [block.column(self.batch_index).legal & alive[block.residual] for block in blocks]
         for weights, bound in rows:
-            fits &= self.least_with(number, weights) <= bound
-        return (self.choice(number, int(row)) for row in np.flatnonzero(fits))
+            for fits, least in zip(found, self.least_with_each(weights), strict=True):
+                fits &= least <= bound
+        return found
 
-    def least_with(self, number: int, weights: Weights) -> Ints:
-        """For each option of a block, the least total of a quantity over solutions that take it."""
-        minima = self.minima(weights)
-        others = total([least for at, least in enumerate(minima) if at != number])
-        block = self.table.blocks[number]
-        combined: Ints = np.minimum(self.quantities(block, weights) + others[block.residual], NEVER)
-        return combined
+    def least_with_each(self, weights: Weights) -> list[Ints]:
+        """For each option of each block, the least total of a quantity over solutions that take it."""
+        blocks = self.table.blocks
+        own = [self.quantities(block, weights) for block in blocks]
+        minima = [self.least_of(block, quantities) for block, quantities in zip(blocks, own, strict=True)]
+        others = [total([least for at, least in enumerate(minima) if at != number]) for number in range(len(blocks))]
+        parts = zip(blocks, own, others, strict=True)
+        return [np.minimum(quantities + rest[block.residual], NEVER) for block, quantities, rest in parts]
 
     def choice(self, number: int, row: int) -> Choice:
         """One row of a block's table as a choice here."""
