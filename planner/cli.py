@@ -205,7 +205,8 @@ def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[s
     "questions",
     multiple=True,
     metavar="ADDRESS=VALUE",
-    help="Ask what another choice would cost, by the address of a pin. May be repeated; each is its own question.",
+    help="Ask what another choice would cost, by the address of a pin. May be repeated; each is its own question. "
+    'Choices that are meant together are one: "A=V & B=W".',
 )
 @FORMAT
 @answers

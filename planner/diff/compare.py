@@ -33,6 +33,7 @@ NUMBERS: tuple[tuple[str, str, Unit], ...] = (
     ("service.chip_seconds_per_million_tokens", "cost of a million tokens", "chip-s"),
     ("hbm.total", "HBM per chip", "bytes"),
     ("hbm.weights", "HBM: weights", "bytes"),
+    ("hbm.copies", "HBM: second copies", "bytes"),
     ("hbm.kv_cache", "HBM: KV cache", "bytes"),
     ("hbm.activations", "HBM: activations", "bytes"),
     ("hbm.logits", "HBM: logits", "bytes"),
@@ -56,8 +57,10 @@ def compare(base: Plan, head: Plan) -> PlanDiff:
 
 
 def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
-    """The quantities of the summary table, changed or not."""
+    """The quantities of the summary table, changed or not; second copies and chips of a fleet where a plan has some."""
     listed = [(title, unit, each, quantity(base, each), quantity(head, each)) for each, title, unit in NUMBERS]
+    if not (base.hbm.copies or head.hbm.copies):
+        listed = [each for each in listed if each[2] != "hbm.copies"]
     if base.fleet or head.fleet:
         listed.append(("chips of the fleet", "chips", "fleet.chips", float(base.chips), float(head.chips)))
     return tuple(
@@ -69,7 +72,7 @@ def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
 def quantity(plan: Plan, address: str) -> float:
     """The number of a plan at `address`."""
     section, field = address.split(".")
-    return float(getattr(getattr(plan, section), field))
+    return float(getattr(getattr(plan, section), field) or 0)
 
 
 def changed(kind: Kind, before: Facts, after: Facts) -> Iterator[Change]:

@@ -77,14 +77,16 @@ def mesh_axes(mesh: Mesh) -> Iterator[str]:
 
 
 def layouts(plan: Plan) -> dict[str, JsonValue]:
-    """The mesh axes of each logical axis with their sizes, and the dimensions that are padded."""
-    tables = {f"{name}.rules": (plan.at(name), phase_of(plan, name).rules) for name in PHASES}
+    """The mesh axes of each logical axis with their sizes, those of second copies too, and the dimensions that are
+    padded."""
+    tables = {f"{name}.rules": (plan.at(name), dict(phase_of(plan, name).rules)) for name in PHASES}
+    tables |= {f"prefill.copies.{block}": (plan, dict(rules)) for block, rules in (plan.prefill.copies or {}).items()}
     if plan.prefill.stored is not None:
-        tables["prefill.stored"] = plan.at("prefill"), plan.prefill.stored
+        tables["prefill.stored"] = plan.at("prefill"), dict(plan.prefill.stored)
     found: dict[str, JsonValue] = {}
     for address, (there, rules) in tables.items():
         sizes = {axis.name: axis.size for axis in there.mesh.axes}
-        for logical, axes in dict(rules).items():
+        for logical, axes in rules.items():
             found[f"{address}.{logical}"] = [f"{axis}={sizes[axis]}" for axis in axes]
     for prefix, padding in (("", plan.padding), ("pool.", plan.pool.padding if plan.pool else ())):
         found |= {f"{prefix}padding.{item.dimension}": f"{item.size} to {item.padded}" for item in padding}

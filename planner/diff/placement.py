@@ -35,6 +35,9 @@ def resharded(base: Plan, head: Plan, address: str) -> tuple[str, ...]:
         return ("weights", "kv_cache")
     if address in ("pool.slice", "pool.mesh") or address.startswith("prefill.stored."):
         return ("weights",)
+    if address.startswith("prefill.copies."):
+        # A copy that goes leaves nothing to be stored.
+        return ("weights",) if address.split(".")[2] in (head.prefill.copies or {}) else ()
     logical = address.removeprefix("generate.rules.")
     if logical in STORED and moves(base, head, logical):
         return STORED[logical]

@@ -10,9 +10,9 @@ from planner.explain.limits import Shadows
 from planner.explain.memory import explain_hbm, explain_item, explain_padding
 from planner.explain.parts import explain_part
 from planner.explain.phases import explain_phase
-from planner.explain.rules import explain_rule
+from planner.explain.rules import explain_copy, explain_rule
 from planner.explain.service import explain_proof, explain_service
-from planner.plan.schema import Hbm, Plan
+from planner.plan.schema import Plan
 from planner.spec.nearest import nearest, nearest_few
 
 TOLD_WITH_LIMITS = (None, "hbm", "service")
@@ -35,7 +35,7 @@ def explain(plan: Plan, address: str | None = None, shadows: Shadows | None = No
         return [each for each in everything if is_overview(each.address)]
     found = [each for each in everything if each.address == address or each.address.startswith(f"{address}.")]
     if address in PHASES:
-        found = [each for each in found if ".rules." not in each.address and not is_collective_only(each, subject)]
+        found = [each for each in found if not is_rule(each.address) and not is_collective_only(each, subject)]
     elif address in ("hbm", "pool.hbm"):
         found = [each for each in found if each.address == address]
     if not found:
@@ -50,6 +50,7 @@ def all_explanations(subject: Subject) -> list[Explanation]:
         there = subject.at(name)
         found.append(explain_phase(there, name))
         found += [explain_rule(there, name, logical) for logical in dict(there.phase(name).rules)]
+        found += [explain_copy(subject, block) for block in subject.rules.copies if name == "prefill"]
         found += [explain_part(there, part) for part in there.phase(name).parts]
         listed = dict.fromkeys(each.address for each in there.phase(name).collectives)
         found += [each for each in (explain_collectives(there, address) for address in listed) if each]
@@ -62,13 +63,18 @@ def all_explanations(subject: Subject) -> list[Explanation]:
 
 def explain_slices(subject: Subject) -> list[Explanation]:
     """Padding and HBM of the slices of a plan."""
-    items = [explain_item(subject, item) for item in Hbm.model_fields]
+    items = [explain_item(subject, item) for item, _ in subject.plan.hbm]
     return [*explain_padding(subject), explain_hbm(subject), *items]
 
 
 def is_overview(address: str) -> bool:
     """Whether an address is told when none is asked for: whole sections and the paddings, no single parts."""
     return "." not in address or address.startswith(("padding.", "pool.padding.")) or address == "pool.hbm"
+
+
+def is_rule(address: str) -> bool:
+    """Whether an address is a rule's, or a copy's, which the phase tells in its strategies."""
+    return ".rules." in address or ".copies." in address
 
 
 def is_collective_only(each: Explanation, subject: Subject) -> bool:

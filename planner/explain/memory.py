@@ -3,11 +3,11 @@
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
 from planner.plan.moves import CUT_BY
+from planner.plan.padding import PADDED
 from planner.plan.schema import Hbm, Padding
+from planner.plan.show import hbm_items
 from planner.plan.units import bytes_text, percent_text
 from planner.problem import hbm as formulas
-
-ITEMS = ("weights", "kv_cache", "activations", "logits", "reserve", "free")
 
 
 def explain_hbm(subject: Subject) -> Explanation:
@@ -15,7 +15,7 @@ def explain_hbm(subject: Subject) -> Explanation:
     hbm = subject.plan.hbm
     sentences = (
         f"{bytes_text(hbm.total)} of the {bytes_text(hbm.available)} available on a chip are planned",
-        *(item_sentence(subject, item) for item in ITEMS),
+        *(item_sentence(subject, item) for item in hbm_items(hbm)),
         *shadow_sentences(subject.shadows, ("hbm",)),
     )
     numbers = {key: float(value) for key, value in dict(hbm).items()}
@@ -41,8 +41,12 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
     plan, spec = subject.plan, subject.spec
     match item:
         case "weights":
-            phases = "stored once for both phases" if plan.pool is None else "which these slices have to themselves"
+            stored = "as generate reads them" if plan.prefill.copies else "once for both phases"
+            phases = f"stored {stored}" if plan.pool is None else "which these slices have to themselves"
             return f"the chip's part of all weights in {spec.model.weights.dtype}, {phases}"
+        case "copies":
+            blocks = " and ".join(plan.prefill.copies or ())
+            return f"the chip's part of second copies of the {blocks} weights, stored as prefill reads them"
         case "kv_cache":
             if not hbm.kv_cache:
                 return "none: prompts are handed over"
@@ -67,7 +71,7 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
         case "available":
             return "the capacity less the reserve"
         case "total":
-            return "weights, KV cache, activations and logits together"
+            return f"weights, {'copies, ' if plan.prefill.copies else ''}KV cache, activations and logits together"
         case _:
             return f"all HBM of one {plan.chip} chip"
 
@@ -125,16 +129,19 @@ def padding_sentence(subject: Subject, each: Padding) -> str:
 
 def padding_reason(subject: Subject, each: Padding) -> str:
     """Why a dimension is stored wider than it is."""
-    stored, ways = subject.rules.generate, subject.machine.ways
+    dimension, ways = each.dimension.removeprefix("prefill."), subject.machine.ways
+    stored = subject.rules.generate
+    if dimension != each.dimension:
+        stored = next(subject.rules.copies[block] for block, names in PADDED.items() if dimension in names)
     heads = subject.machine.sizes.heads(stored, ways)
-    if each.dimension in ("head_dim", "latent"):
+    if dimension in ("head_dim", "latent"):
         return f"the KV cache keeps whole lanes, {subject.machine.sizes.lanes} to a row"
-    if each.dimension == "q_heads":
+    if dimension == "q_heads":
         shard = "1 head" if heads.kv_local == 1 else f"{heads.kv_local} heads"
         served = heads.kv_local * heads.group
         spread = (
             f", stored as {heads.q_shard} so that {heads.q_ways} chips share them evenly" if heads.q_ways > 1 else ""
         )
         return f"a KV shard of {shard} serves {served} query heads{spread}; there are {heads.kv_ways} shards"
-    axes = getattr(stored, CUT_BY.get(each.dimension, each.dimension))
+    axes = getattr(stored, CUT_BY.get(dimension, dimension))
     return f"cut {ways(axes)} ways ({','.join(axes)}), {each.padded // ways(axes)} on each chip"

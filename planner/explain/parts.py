@@ -97,8 +97,8 @@ def fixed_sentence(subject: Subject, part: Roofline) -> str:
 def attention_source(subject: Subject, part: Roofline) -> str:
     """What attention over the cache works on, on one chip."""
     plan, sizes, ways = subject.plan, subject.machine.sizes, subject.machine.ways
-    heads = sizes.heads(subject.rules.generate, ways)
     if part.address == "generate.attention.kv_cache":
+        heads = sizes.heads(subject.rules.generate, ways)
         workload = subject.spec.workload
         context = workload.prompt_tokens.mean + workload.output_tokens.mean / 2
         stored = subject.rules.generate
@@ -109,7 +109,7 @@ def attention_source(subject: Subject, part: Roofline) -> str:
         told = plan.generate.speculation
         asked = f" with {told.drafted_tokens + 1} queries each" if told else ""
         return f" ({sequences:g} sequences{asked}, mean context {context:g} tokens, {shard} on a chip)"
-    q_heads = heads.q_padded // ways(subject.rules.prefill.q_heads)
+    q_heads = sizes.heads(subject.rules.read("attention"), ways).q_padded // ways(subject.rules.prefill.q_heads)
     masked = ", masked or not" if subject.machine.stack.masked_pairs == "visited" else ""
     prompts = "" if plan.prefill.prompts == 1 else f"{plan.prefill.prompts} prompts of "
     count, tokens = steps_of(plan.prefill.tokens, plan.prefill.chunk)

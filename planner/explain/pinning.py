@@ -1,6 +1,6 @@
 """`ADDRESS=VALUE` -> a pin, and a spec with it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cost_models.chips import chip
@@ -13,8 +13,8 @@ from planner.problem.pins import allowed_by
 from planner.spec import PINS, PinValue, Spec, SpecErrors
 from planner.spec.document import parse
 from planner.spec.nearest import nearest
-from planner.spec.pins import pin_address, pin_choices, pin_problem, read_pins, written
-from planner.spec.rules import pin_hint
+from planner.spec.pins import LISTS, pin_address, pin_choices, pin_problem, read_pins, written
+from planner.spec.rules import copies_problem, mesh_of_phases, pin_hint
 
 
 class WrongPin(ShardwrightError):
@@ -42,6 +42,18 @@ class Pin:
             raise WrongPin(problem)
         return cls(address, value)
 
+    @classmethod
+    def read_all(cls, text: str, spec: Spec) -> "tuple[Pin, ...]":
+        """The pins in `ADDRESS=VALUE & ADDRESS=VALUE`; raises WrongPin."""
+        pins = tuple(cls.read(part.strip(), spec) for part in text.split("&"))
+        for address in (pin.address for pin in pins):
+            if sum(pin.address == address for pin in pins) > 1:
+                raise WrongPin(f'"{text}" asks for {address} twice; ask with another --why-not')
+        asks_for_mesh = any(pin.address in MESHES for pin in pins)
+        for finding in mesh_of_phases(pinned(spec, pins)[0]) if asks_for_mesh else ():
+            raise WrongPin(f"{finding.message}{f'; {finding.hint}' if finding.hint else ''}")
+        return pins
+
     @property
     def text(self) -> str:
         """The pin as it is asked for."""
@@ -53,7 +65,7 @@ def read_value(address: str, text: str) -> PinValue:
     """The value of a pin as a spec file would hold it; a slice stays as it is written, and `x,y` is a list."""
     if PINS[address] == "slice":
         return text
-    if PINS[address] == "axes" and "," in text and not text.startswith("["):
+    if PINS[address] in LISTS and "," in text and not text.startswith("["):
         text = f"[{text}]"
     try:
         node, problems = parse(text, text)
@@ -72,6 +84,8 @@ def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
         return f'{problem}; did you mean "{close}"?' if close else problem
     if (address, value) == ("generate.speculation", "on") and spec.serving.speculation is None:
         return "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
+    if address == "prefill.copies":
+        return copies_problem(spec, value)
     if address == "slice":
         try:
             parse_slice(chip(spec.hardware.chip), str(value))
@@ -80,19 +94,36 @@ def value_problem(address: str, value: PinValue, spec: Spec) -> str | None:
     return None
 
 
-def pinned(spec: Spec, pin: Pin) -> tuple[Spec, list[str]]:
-    """The spec with one more pin, and what had to give way: its own pin of the same address, its list of slices."""
-    notes = []
+def pinned(spec: Spec, pins: tuple[Pin, ...]) -> tuple[Spec, list[str]]:
+    """The spec with more pins, and what had to give way: its own pins of the same addresses, its list of slices."""
+    notes: list[str] = []
+    for pin in pins:
+        notes += conflicts(spec, pin)
+    changes: dict[str, object] = {"pins": without_other_mesh(spec, pins) | {pin.address: pin.value for pin in pins}}
+    slices = [str(pin.value) for pin in pins if pin.address == "slice" and pin.value not in spec.hardware.slices]
+    if slices:
+        changes["hardware"] = spec.hardware.model_copy(update={"slices": tuple(slices)})
+    return spec.model_copy(update=changes), notes
+
+
+def conflicts(spec: Spec, pin: Pin) -> Iterator[str]:
+    """What has to give way to a pin, or is beyond what the spec allows."""
     own = spec.pins.get(pin.address)
     if own is not None and own != pin.value:
-        notes.append(f"instead of the spec's own pin {Pin(pin.address, own).text}")
+        yield f"instead of the spec's own pin {Pin(pin.address, own).text}"
     if pin.address == "generate.batch" and pin.value not in (allowed := batches_of(spec)):
-        notes.append(f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}")
-    changes: dict[str, object] = {"pins": {**spec.pins, pin.address: pin.value}}
+        yield f"{pin.value} is not among the batches that the spec allows: {', '.join(map(str, allowed))}"
     if pin.address == "slice" and pin.value not in spec.hardware.slices:
-        notes.append(f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}")
-        changes["hardware"] = spec.hardware.model_copy(update={"slices": (str(pin.value),)})
-    return spec.model_copy(update=changes), notes
+        yield f"{pin.value} is not among hardware.slices: {', '.join(spec.hardware.slices)}"
+
+
+MESHES = ("generate.mesh", "prefill.mesh")
+
+
+def without_other_mesh(spec: Spec, pins: tuple[Pin, ...]) -> dict[str, PinValue]:
+    """The spec's own pins, less those of the mesh where another one is asked for: both phases have the same."""
+    asked = any(pin.address in MESHES for pin in pins)
+    return {address: value for address, value in spec.pins.items() if not (asked and address in MESHES)}
 
 
 def has(plan: Plan, pin: Pin) -> bool:
@@ -107,6 +138,15 @@ def has(plan: Plan, pin: Pin) -> bool:
         return (plan.generate.speculation is not None) == (pin.value == "on")
     if pin.address == "prefill.chunk":
         return plan.prefill.chunk == (None if pin.value == "none" else pin.value)
+    if pin.address in MESHES:
+        return isinstance(pin.value, tuple) and {f"{a.name}={a.size}" for a in plan.mesh.axes} == set(pin.value)
+    if pin.address == "prefill.copies":
+        return set(plan.prefill.copies or ()) == (
+            {str(each) for each in pin.value} if isinstance(pin.value, tuple) else set()
+        )
     machine, rules = machine_of(plan), rules_of(plan)
     filters = allowed_by({pin.address: pin.value}, pieces_of(machine.mesh))
-    return all(each.generate(rules.generate) and each.prefill(*rules) for each in filters.values())
+    return all(
+        each.generate(rules.generate) and each.prefill(rules.read(block), rules.prefill)
+        for block, each in filters.items()
+    )

@@ -3,8 +3,13 @@
 from planner.explain.explanation import Explanation, Subject
 from planner.plan.machine import drafts_of
 from planner.plan.placement import cut_by
+from planner.plan.schema import CopyRules
+from planner.plan.show import cut_text
+from planner.plan.units import bytes_text
 from planner.problem.chunks import steps_of
 from planner.problem.drafts import rows_of
+from planner.problem.hbm import block_weights_bytes
+from planner.problem.options import STORED_AXES
 from planner.problem.rules import padded_width
 
 CUTS = {
@@ -33,10 +38,24 @@ def explain_rule(subject: Subject, phase: str, logical: str) -> Explanation:
     return Explanation(f"{phase}.rules.{logical}", (text,), {"ways": float(ways), "size": float(size)})
 
 
+def explain_copy(subject: Subject, block: str) -> Explanation:
+    """The second copy of a block's weights, which prefill reads."""
+    stored, sizes, ways = subject.rules.copies[block], subject.machine.sizes, subject.machine.ways
+    size = block_weights_bytes(block, stored, sizes, ways)
+    cut = cut_text(CopyRules(**{name: getattr(stored, name) for name in STORED_AXES[block]}))
+    text = (
+        f"prefill reads a second copy of the {block} weights, {cut}: {bytes_text(size)} on each chip, besides the "
+        f"{bytes_text(block_weights_bytes(block, subject.rules.generate, sizes, ways))} that generate reads"
+    )
+    return Explanation(f"prefill.copies.{block}", (text,), {"bytes": float(size)})
+
+
 def stored_size(subject: Subject, phase: str, logical: str) -> int:
     """The size of a logical axis as stored, padding included."""
     sizes, ways, stored = subject.machine.sizes, subject.machine.ways, subject.rules.generate
-    heads, prefill = sizes.heads(stored, ways), subject.plan.prefill
+    attention, mlp = (subject.rules.read(block) if phase == "prefill" else stored for block in ("attention", "mlp"))
+    experts = subject.rules.read("experts") if phase == "prefill" else stored
+    heads, prefill = sizes.heads(attention, ways), subject.plan.prefill
     return {
         "tokens": prefill.prompts * steps_of(prefill.tokens, prefill.chunk).tokens,
         "rows": subject.plan.generate.batch * rows_of(drafts_of(subject.plan)),
@@ -45,8 +64,8 @@ def stored_size(subject: Subject, phase: str, logical: str) -> int:
         "q_heads": heads.q_padded,
         "kv_heads": heads.kv_padded,
         "kv_tokens": subject.plan.generate.context,
-        "d_ff": padded_width(sizes.mlps[0].d_ff if sizes.mlps else 0, ways(stored.d_ff)),
+        "d_ff": padded_width(sizes.mlps[0].d_ff if sizes.mlps else 0, ways(mlp.d_ff)),
         "vocab": sizes.padded_vocab(ways(stored.vocab)),
-        "expert_ff": padded_width(sizes.mixture.d_ff if sizes.mixture else 0, ways(stored.expert_ff)),
+        "expert_ff": padded_width(sizes.mixture.d_ff if sizes.mixture else 0, ways(experts.expert_ff)),
         "experts": sizes.mixture.experts if sizes.mixture else 0,
     }[logical]

@@ -51,7 +51,11 @@ def matmuls(subject: Subject, address: str) -> list[Matmul]:
 def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     """Projections. In generate, keys and values are made for the chip's own sequences only."""
     sizes, ways, layers = subject.machine.sizes, subject.machine.ways, subject.machine.sizes.layers
-    (stored, rules), heads = subject.rules, sizes.heads(subject.rules.generate, ways)
+    stored, rules, heads = (
+        subject.rules.generate,
+        subject.rules.prefill,
+        sizes.heads(read(subject, phase, "attention"), ways),
+    )
     if phase == "generate":
         rows: float = generate_rows(subject) / ways(stored.rows)
         kv_rows = rows / ways(exchanged_batch(stored))
@@ -69,7 +73,7 @@ def attention(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
 
 def of_latents(subject: Subject, phase: str, rows: float, q_heads: int) -> list[Matmul]:
     """What heads make of latents: keys and values, in prefill of all tokens that they attend to, and queries."""
-    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
+    sizes, ways, (stored, rules, _) = subject.machine.sizes, subject.machine.ways, subject.rules
     latent, layers = sizes.latent, sizes.layers
     if latent is None:
         return []
@@ -100,10 +104,20 @@ def prompt_steps(subject: Subject) -> Steps:
     return steps_of(subject.plan.prefill.tokens, subject.plan.prefill.chunk)
 
 
+def read(subject: Subject, phase: str, block: str) -> GenerateRules:
+    """The table by which the weights that a phase reads of a block are stored."""
+    return subject.rules.generate if phase == "generate" else subject.rules.read(block)
+
+
+def computed(subject: Subject, phase: str) -> GenerateRules | PrefillRules:
+    """The table that a phase computes by."""
+    return subject.rules.generate if phase == "generate" else subject.rules.prefill
+
+
 def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     """Gate and up together, and down, of every dense MLP."""
-    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
-    here: GenerateRules | PrefillRules = stored if phase == "generate" else rules
+    sizes, ways = subject.machine.sizes, subject.machine.ways
+    stored, here = read(subject, phase, "mlp"), computed(subject, phase)
     rows = step_rows(subject, phase) / ways(without(cut_rows(subject, phase), here.d_ff))
     inner, hidden, out = sizes.d_model / ways(here.d_model), [], []
     for each in sizes.mlps:
@@ -115,8 +129,8 @@ def mlp(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
 
 def experts(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     """The router; gate and up together, and down, of the rows that the busiest chip's experts take."""
-    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
-    here: GenerateRules | PrefillRules = stored if phase == "generate" else rules
+    sizes, ways = subject.machine.sizes, subject.machine.ways
+    stored, here = read(subject, phase, "experts"), computed(subject, phase)
     has = routed(cut_rows(subject, phase), here, step_rows(subject, phase), sizes, ways)
     inner, columns = sizes.d_model / ways(here.d_model), expert_columns(stored, here, sizes, ways)
     layers = sizes.sparse_layers
@@ -139,7 +153,7 @@ def cut_rows(subject: Subject, phase: str) -> Axes:
 
 def logits(subject: Subject, phase: str) -> dict[str, list[Matmul]]:
     """The head: every sequence of a generate step, the last token of each prompt."""
-    sizes, ways, (stored, rules) = subject.machine.sizes, subject.machine.ways, subject.rules
+    sizes, ways, (stored, rules, _) = subject.machine.sizes, subject.machine.ways, subject.rules
     axes, rows = rules.vocab, float(subject.plan.prefill.prompts)
     if phase == "generate":
         axes, rows = stored.vocab, generate_rows(subject) / ways(without(stored.rows, stored.vocab))

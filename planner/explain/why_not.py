@@ -27,9 +27,10 @@ SAME_PRICES = 1e-4
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one question. Only `costs` has a ratio of objectives, a difference and its causes."""
+    """The answer to one question, of one pin or several. Only `costs` has a ratio of objectives, a difference and its
+    causes."""
 
-    pin: Pin
+    pins: tuple[Pin, ...]
     verdict: Verdict
     notes: tuple[str, ...] = ()
     ratio: float | None = None
@@ -38,6 +39,11 @@ class Answer:
     collectives: tuple[Cause, ...] = ()
     needs: tuple[Need, ...] = ()
     reasons: tuple[str, ...] = ()
+
+    @property
+    def question(self) -> str:
+        """The question as it is asked."""
+        return " & ".join(pin.text for pin in self.pins)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -50,14 +56,14 @@ CHOICES = ("slice", "mesh", "generate.batch", "prefill.tokens", "prefill.chunk",
 
 
 def why_not(plan: Plan, questions: tuple[str, ...]) -> list[Answer]:
-    """The answer to each question `ADDRESS=VALUE`, on its own.
+    """The answer to each question on its own: `ADDRESS=VALUE`, or several joined by ` & `.
 
     Raises WrongPin for what cannot be asked, and PlanFileError for a plan whose prices are not today's.
     """
     spec = spec_of(plan)
-    pins = [Pin.read(text, spec) for text in questions]
+    asked = [Pin.read_all(text, spec) for text in questions]
     refuse_other_prices(plan)
-    return [answer(plan, spec, pin) for pin in pins]
+    return [answer(plan, spec, pins) for pins in asked]
 
 
 def refuse_other_prices(plan: Plan) -> None:
@@ -71,18 +77,18 @@ def refuse_other_prices(plan: Plan) -> None:
         )
 
 
-def answer(plan: Plan, spec: Spec, pin: Pin) -> Answer:
+def answer(plan: Plan, spec: Spec, pins: tuple[Pin, ...]) -> Answer:
     """The answer to one question."""
-    if has(plan, pin):
-        return Answer(pin, "has")
-    wanted, notes = pinned(spec, pin)
+    if all(has(plan, pin) for pin in pins):
+        return Answer(pins, "has")
+    wanted, notes = pinned(spec, pins)
     solved = solve_spec(wanted)
     if solved.optimum is None:
-        return no_plan(solved, pin, tuple(notes))
+        return no_plan(solved, pins, tuple(notes))
     other = plan_of(solved)
-    other = plan_from_yaml(plan_to_yaml(other), pin.text)
+    other = plan_from_yaml(plan_to_yaml(other), "the plan with it")
     return Answer(
-        pin,
+        pins,
         "costs",
         tuple(notes),
         objective_ratio(plan, other),
@@ -92,14 +98,15 @@ def answer(plan: Plan, spec: Spec, pin: Pin) -> Answer:
     )
 
 
-def no_plan(solved: Solved, pin: Pin, notes: tuple[str, ...]) -> Answer:
-    """Why there is no plan with a pin: the limits in conflict, or the rules that every layout breaks."""
+def no_plan(solved: Solved, pins: tuple[Pin, ...], notes: tuple[str, ...]) -> Answer:
+    """Why there is no plan with some pins: the limits in conflict, or the rules that every layout breaks."""
     infeasible = reasons_of(solved.built)
     if infeasible.conflict:
         reasons = need_texts(solved.spec, infeasible)
-        return Answer(pin, "breaks", notes, needs=infeasible.conflict, reasons=tuple(reasons))
+        return Answer(pins, "breaks", notes, needs=infeasible.conflict, reasons=tuple(reasons))
     kept = conflicting_pins(solved.spec)
     blamed = solved.spec.model_copy(update={"pins": {address: solved.spec.pins[address] for address in kept}})
-    others = [Pin(address, blamed.pins[address]).text for address in kept if address != pin.address]
+    asked = {pin.address for pin in pins}
+    others = [Pin(address, blamed.pins[address]).text for address in kept if address not in asked]
     beside = [f"together with {', '.join(others)}"] if others else []
-    return Answer(pin, "illegal", notes, reasons=(*beside, *why_no_layout(blamed)))
+    return Answer(pins, "illegal", notes, reasons=(*beside, *why_no_layout(blamed)))

@@ -18,7 +18,7 @@ SHOWN = ("generate.step_s", "prefill.step_s", "service.ttft_s", "service.tpot_s"
 
 def answers_to_text(found: list[Answer], objective: str) -> str:
     """Every question, and its answer below it."""
-    blocks = ["\n".join([f"why not {each.pin.text}?", *(f"  {line}".rstrip() for line in lines(each, objective))])
+    blocks = ["\n".join([f"why not {each.question}?", *(f"  {line}".rstrip() for line in lines(each, objective))])
               for each in found]  # fmt: skip
     return "\n".join(blocks) + "\n"
 
@@ -85,7 +85,7 @@ def answers_to_json(found: list[Answer]) -> str:
 
 def answer_data(answer: Answer) -> dict[str, object]:
     """One answer; keys that do not belong to its verdict are left out."""
-    data: dict[str, object] = {"pin": answer.pin.text, "answer": answer.verdict, "notes": list(answer.notes)}
+    data: dict[str, object] = {"pin": answer.question, "answer": answer.verdict, "notes": list(answer.notes)}
     if answer.difference is not None:
         data["objective_ratio"] = answer.ratio
         data["numbers"] = [number_data(each) for each in answer.difference.numbers]

@@ -18,7 +18,7 @@ from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Parts, Work
 from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
-from planner.problem.options import merged_rules
+from planner.problem.options import STORED_AXES, merged_rules
 from planner.problem.pipeline import Pipeline
 from planner.problem.pools import PoolPricer
 from planner.problem.primitives import Collective
@@ -27,7 +27,7 @@ from planner.problem.rules import PrefillRules, Rules
 from planner.problem.tables import Load
 from planner.solve.fleet import FleetSolution
 from planner.solve.model import Taken
-from planner.solve.runner_up import PHASES, runner_up_in
+from planner.solve.runner_up import PHASES, runner_up
 from planner.solve.search import Solution
 from planner.spec import Spec, spec_to_data
 
@@ -140,7 +140,7 @@ def chosen_of(plan: schema.Plan) -> Chosen:
 
 
 def rules_of(taken: Taken) -> Rules:
-    """The two rule tables that a solution's options make up."""
+    """The rule tables that a solution's options make up."""
     candidate = taken.candidate
     names = tuple(axis.name for axis in candidate.table.mesh)
     pairs = zip(candidate.table.blocks, taken.choices, strict=True)
@@ -156,9 +156,7 @@ def build_plan(spec: Spec, built: Built, solution: Optimum, near: schema.Near | 
     else:
         taken = dict.fromkeys(PHASES, solution.taken)
         chosen = dict.fromkeys(PHASES, decoded(solution))
-    ups = {
-        phase: runner_up_of(runner_up_in(taken[phase], phase), phase, taken[phase], chosen[phase]) for phase in PHASES
-    }
+    ups = {phase: runner_up_of(runner_up(taken[phase], phase), phase, taken[phase], chosen[phase]) for phase in PHASES}
     prefill = plan.prefill.model_copy(update={"runner_up": ups["prefill"]})
     generate = plan.generate.model_copy(update={"runner_up": ups["generate"]})
     return plan.model_copy(update={"prefill": prefill, "generate": generate})
@@ -232,12 +230,13 @@ def mesh_of(machine: Machine) -> schema.Mesh:
 def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     """The prefill phase of the plan."""
     parts, reads = chosen.prefill_parts(), chosen.reads
-    stored, rules = reads.rules
+    rules = reads.rules
     return schema.Prefill(
-        rules=schema.PrefillRules(**rules._asdict()),
-        stored=None if chosen.reader is None else schema.GenerateRules(**stored._asdict()),
+        rules=schema.PrefillRules(**rules.prefill._asdict()),
+        stored=None if chosen.reader is None else schema.GenerateRules(**rules.generate._asdict()),
+        copies=copies_of(rules),
         stages=stages_of(reads.pipeline),
-        strategy=schema.Strategy(**labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks)),
+        strategy=schema.Strategy(**labels.prefill_strategy(rules, chosen.machine.sizes.blocks)),
         prompts=reads.prompts,
         chunk=reads.chunk,
         tokens=reads.load.prompt,
@@ -249,6 +248,16 @@ def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
     )
 
 
+def copies_of(rules: Rules) -> schema.Copies | None:
+    """How second copies of weights are stored, as the plan file says it."""
+    found: schema.Copies = {}
+    for block in schema.COPIED:
+        if block in rules.copies:
+            stored = rules.copies[block]
+            found[block] = schema.CopyRules(**{name: getattr(stored, name) for name in STORED_AXES[block]})
+    return found or None
+
+
 def stages_of(pipeline: Pipeline | None) -> schema.Stages | None:
     """The pipeline stages of prefill, if there are any."""
     return None if pipeline is None else schema.Stages(axis=pipeline.axis.name, count=pipeline.stages)
@@ -258,12 +267,12 @@ def pool_of(spec: Spec, reader: Chosen | None) -> schema.Pool | None:
     """Where prefill takes place, if it has slices of its own."""
     if reader is None:
         return None
-    stored, rules, machine = *reader.rules, reader.machine
-    pipeline = reader.pipeline
-    blocks = {name: hbm.WEIGHTS_BYTES[name](stored, machine.sizes, machine.ways) for name in machine.sizes.blocks}
+    rules, machine, pipeline = reader.rules, reader.machine, reader.pipeline
+    sizes, ways = machine.sizes, machine.ways
+    blocks = {name: hbm.block_weights_bytes(name, rules.generate, sizes, ways) for name in sizes.blocks}
     weights = sum(pipeline.kept(name, size) if pipeline else size for name, size in blocks.items())
     whole = replace(machine, mesh=pipeline.whole(machine.mesh)) if pipeline else machine
-    held = hbm.prefill_bytes(stored, rules, reader.load.longest, machine.sizes, machine.ways, reader.prompts)
+    held = hbm.prefill_bytes(rules, reader.load.longest, sizes, ways, reader.prompts)
     budget = budget_of(spec, machine, weights=weights, activations=held)
     return schema.Pool(slice=str(machine.slice), mesh=mesh_of(whole), padding=tuple(padding_of(reader)), hbm=budget)
 
@@ -352,15 +361,17 @@ def priced(found: Iterable[Collective], chosen: Chosen) -> list[schema.Collectiv
 
 def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     """The HBM budget of one chip."""
-    (stored, rules), sizes, ways = chosen.rules, chosen.machine.sizes, chosen.machine.ways
-    load = chosen.load
+    sizes, ways, load = chosen.machine.sizes, chosen.machine.ways, chosen.load
+    rules, stored = chosen.rules, chosen.rules.generate
+    copies = hbm.copies_bytes(rules, sizes, ways)
     weights = hbm.weights_bytes(stored, sizes, ways)
     cache = hbm.kv_cache_bytes(stored, chosen.batch, load.max_context, load.page_tokens, sizes, ways)
     activations = 0
     if chosen.reader is None:
-        activations = hbm.prefill_bytes(stored, rules, load.longest, sizes, ways, chosen.prompts, chosen.chunk)
+        activations = hbm.prefill_bytes(rules, load.longest, sizes, ways, chosen.prompts, chosen.chunk)
     logits = hbm.logits_bytes(stored, chosen.batch * rows_of(chosen.drafts), sizes, ways)
-    return budget_of(spec, chosen.machine, weights=weights, kv_cache=cache, activations=activations, logits=logits)
+    held = {"kv_cache": cache, "activations": activations, "logits": logits}
+    return budget_of(spec, chosen.machine, weights=weights, copies=copies, **held)
 
 
 def budget_of(spec: Spec, machine: Machine, **items: int) -> schema.Hbm:
@@ -369,6 +380,7 @@ def budget_of(spec: Spec, machine: Machine, **items: int) -> schema.Hbm:
     available = available_hbm_bytes(spec, machine)
     return schema.Hbm(
         **{name: items.get(name, 0) for name in ("weights", "kv_cache", "activations", "logits")},
+        copies=items.get("copies") or None,
         total=total,
         reserve=capacity - available,
         capacity=capacity,
@@ -407,21 +419,15 @@ def runner_up_of(other_taken: Taken | None, phase: str, taken: Taken, chosen: Ch
     """The runner-up of a phase, with its step and its price against the plan."""
     if other_taken is None:
         return None
-    other = replace(chosen, rules=rules_of(other_taken))
-    stored, rules = other.rules
+    other, blocks = replace(chosen, rules=rules_of(other_taken)), chosen.machine.sizes.blocks
+    rules = other.rules
     table: schema.GenerateRules | schema.PrefillRules
     if phase == "prefill":
-        table, strategy = (
-            schema.PrefillRules(**rules._asdict()),
-            labels.prefill_strategy(stored, rules, chosen.machine.sizes.blocks),
-        )
-        parts = other.prefill_parts()
+        table = schema.PrefillRules(**rules.prefill._asdict())
+        strategy, parts = labels.prefill_strategy(rules, blocks), other.prefill_parts()
     else:
-        table, strategy = (
-            schema.GenerateRules(**stored._asdict()),
-            labels.generate_strategy(stored, chosen.machine.sizes.blocks),
-        )
-        parts = other.generate_parts()
+        table = schema.GenerateRules(**rules.generate._asdict())
+        strategy, parts = labels.generate_strategy(rules.generate, blocks), other.generate_parts()
     return schema.RunnerUp(
         rules=table,
         strategy=schema.Strategy(**strategy),

@@ -7,11 +7,10 @@ bounds are the solver's integers, which compare between candidates; sizes are by
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import product
 from math import ceil
 
 from planner.plan.units import in_base_unit, limit_text
-from planner.problem.options import Option, Residual
+from planner.problem.options import Mode, Option, Role
 from planner.problem.problem import LimitName, MeshTable
 from planner.solve.candidate import Candidate
 from planner.solve.ledger import Entry, Least, Ledger, OptionEntry
@@ -130,19 +129,20 @@ def option_line(entry: OptionEntry, ledger: Ledger) -> dict[str, object]:
 
 
 def option_data(candidate: Candidate, entry: OptionEntry) -> dict[str, str]:
-    """What an option does with each mesh axis: its role, and its mode in prefill where that is another one."""
+    """What an option does with each mesh axis: its role, how prefill reads the axis where it reads a copy, and its mode
+    in prefill where that is another one."""
     block, mesh = candidate.table.blocks[entry.block], candidate.table.mesh
-    option = block.options[entry.index]
-    if isinstance(option, Option):
-        return {
-            axis.name: str(role) if mode == "same" else f"{role}, {mode}"
-            for axis, role, mode in zip(mesh, option.roles, option.modes, strict=True)
-        }
-    layouts = list(product(Residual, repeat=len(mesh)))[int(block.residual[entry.index])]
+    option: Option = block.options[entry.index]
+    axes = zip(mesh, option.roles, option.stored or option.roles, option.modes, strict=True)
     return {
-        axis.name: f"{'vocab' if axis.name in option else 'none'}, residual {layout}"
-        for axis, layout in zip(mesh, layouts, strict=True)
+        axis.name: axis_text(role, None if option.stored is None else read, mode) for axis, role, read, mode in axes
     }
+
+
+def axis_text(role: Role, read: Role | None, mode: Mode) -> str:
+    """`d_ff`, `d_ff, gathered`, or with a copy `d_ff, read as none, sequence`."""
+    read_as = [] if read is None else [f"read as {read}"]
+    return ", ".join([role, *read_as, *([] if mode is Mode.SAME else [mode])])
 
 
 def ledger_to_text(ledger: Ledger) -> str:

@@ -87,9 +87,10 @@ def place_of(plan: Plan) -> Place:
 
 
 def rules_of(plan: Plan) -> Rules:
-    """Both rule tables of the slices of a plan, as the cost functions read them; no prefill where it is elsewhere."""
+    """The rule tables of the slices of a plan, as the cost functions read them; no prefill where it is elsewhere."""
+    copies = {str(block): GenerateRules(**_fields(rules)) for block, rules in (plan.prefill.copies or {}).items()}
     prefill = PrefillRules(**_fields(plan.prefill.rules)) if plan.pool is None else PrefillRules()
-    return Rules(GenerateRules(**_fields(plan.generate.rules)), prefill)
+    return Rules(GenerateRules(**_fields(plan.generate.rules)), prefill, copies)
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -123,16 +123,18 @@ def attention_weights(sizes: Sizes) -> Iterator[tuple[int, tuple[str, ...]]]:
     yield from ((elements, cut) for cut, elements in found.items())
 
 
-def received_bytes(block: str, new: Boxes, old: Boxes | None) -> int:
-    """The most bytes of a block's weights that any chip must receive; all of its part where there is no old one."""
+def received_bytes(block: str, new: Boxes, *olds: Boxes) -> int:
+    """The most bytes of a block's weights that any chip must receive, less the part that it keeps of some old layout;
+    all of its part where there is none."""
     elements: Ints = np.zeros(len(new.places.chips), dtype=np.int64)
     for each, dimensions in weights_of(block, new.sizes):
         runs = [new.runs(dimension) for dimension in dimensions]
         new_box = np.prod([end - first for first, end in runs], axis=0)
         kept = np.zeros_like(new_box)
-        if old is not None:
+        for old in olds:
             before = [old.runs(dimension) for dimension in dimensions]
-            kept = np.prod([shared(mine, theirs) for mine, theirs in zip(runs, before, strict=True)], axis=0)
+            both = np.prod([shared(mine, theirs) for mine, theirs in zip(runs, before, strict=True)], axis=0)
+            kept = np.maximum(kept, both)
         elements = elements + each * (new_box - kept)
     return ceil(int(elements.max()) * new.sizes.weight_bytes)
 

@@ -7,7 +7,7 @@
 One integer holds all three, the first most significant (`change_price`), so the solver minimises them in this order.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction as Ratio
 from pathlib import Path
 
@@ -22,11 +22,13 @@ from planner.plan.moves import Boxes, Places, received_bytes
 from planner.plan.schema import Near, Plan
 from planner.problem.build import Built
 from planner.problem.machine import Machine
-from planner.problem.options import RULES
+from planner.problem.options import RULES, STORED_AXES, Mode, Option
 from planner.problem.pins import BLOCK_FIELDS
 from planner.problem.problem import UNIT_BYTES, Block, Ints, MeshTable, Problem
-from planner.problem.rules import GenerateRules, PrefillRules, Rules
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import Sizes
+from planner.problem.spaces import Key, Roles, Space, code
+from planner.problem.tables import Judged
 from planner.spec.base import Fraction
 
 SHAPE = (
@@ -77,6 +79,10 @@ class Layout:
         """The layout of rule tables on a machine."""
         return cls(machine, rules, Boxes(rules.generate, machine.sizes, places_of(machine)))
 
+    def storing(self, stored: GenerateRules) -> "Layout":
+        """The same chips, with weights that are stored so."""
+        return replace(self, boxes=replace(self.boxes, rules=stored))
+
 
 def places_of(machine: Machine) -> Places:
     """The places of a machine's mesh."""
@@ -110,26 +116,68 @@ def table_with_changes(table: MeshTable, old: Layout, batches: tuple[int, ...], 
     fixed = CHOICE_PRICE * (("slice" in moved_machine(base, old)) + ("mesh" in moved_machine(base, old)))
     moved: Ints = np.array([fixed + CHOICE_PRICE * (each != batch) for each in batches], dtype=np.int64)
     names = tuple(axis.name for axis in table.mesh)
-    found: dict[object, int] = {}
 
-    def changes(block: Block) -> Ints:
-        tables = (Rules(*RULES[block.name](names, option)) for option in block.options)
-        rows = [option_price(block.name, rules, base, old, found) for rules in tables]
-        column = np.array(rows, dtype=np.int64).reshape(-1, 1)
-        return column + (moved if block.name == "attention" else np.zeros_like(moved))
+    def block(name: str) -> Block:
+        changes = SideChanges(name, names, base, old)
+        found: Block = table.source.block(name, table.prompts, table.chunk, table.drafts, changes.of_key)
+        space: Space = found.options  # type: ignore[assignment]
+        column = changes.of_options(space).reshape(-1, 1)
+        return replace(found, change=column + (moved if name == "attention" else np.zeros_like(moved)))
 
-    return replace(table, price=lambda: tuple(replace(block, change=changes(block)) for block in table.blocks))
+    return replace(table, price=lambda: tuple(map(block, base.machine.sizes.blocks)))
 
 
-def option_price(name: str, rules: Rules, base: Layout, old: Layout, found: dict[object, int]) -> int:
-    """The change of one option, its own part of slice, mesh and batch left out. `found` remembers stored layouts."""
-    stored = name, rules.generate
-    layout = replace(base, rules=rules, boxes=replace(base.boxes, rules=rules.generate))
-    if stored not in found:
-        units = -(-received_bytes(name, layout.boxes, kept_boxes(layout, old)) // UNIT_BYTES)
-        cache = name == "attention" and cache_moves(layout, old)
-        found[stored] = BYTES_PRICE * units + CHOICE_PRICE * cache
-    return found[stored] + PREFILL_PRICE * (name != "vocab" and cut_differs(name, rules, old.rules))
+@dataclass(frozen=True)
+class SideChanges:
+    """The changes of the options of one block against an earlier plan, its own part of slice, mesh and batch left out:
+    what generate's side changes, and what prefill's does."""
+
+    name: str
+    names: Axes
+    base: Layout
+    old: Layout
+    _received: dict[GenerateRules, int] = field(default_factory=dict)
+    _stored: dict[GenerateRules, int] = field(default_factory=dict)
+
+    def of_options(self, space: Space) -> Ints:
+        """The change of each option. The tokens that prefill cuts order the axes by which generate stores weights."""
+        tokens = np.array([code((mode is not Mode.SAME for mode in modes), 2) for _, modes in space.keys])
+        pairs, first, of = np.unique(
+            np.stack([space.role_of, tokens[space.key_of]]), axis=1, return_index=True, return_inverse=True
+        )
+        stored = [
+            self.of_stored(space.roles[pair[0]], space.keys[space.key_of[at]][1])
+            for pair, at in zip(pairs.T, first, strict=True)
+        ]
+        judged = np.array([self.of_key(key)[1:] for key in space.keys], dtype=np.int64)
+        found: Ints = np.array(stored, dtype=np.int64)[of.reshape(-1)]
+        return found + judged[space.key_of, space.copied.astype(np.int64)]
+
+    def of_stored(self, roles: Roles, modes: tuple[Mode, ...]) -> int:
+        """Weights that chips must receive for generate, and a KV cache that is laid out otherwise."""
+        stored = RULES[self.name](self.names, Option(roles, modes))[0]
+        if stored not in self._stored:
+            cache = self.name == "attention" and cache_moves(self.base.storing(stored), self.old)
+            self._stored[stored] = BYTES_PRICE * self.received_units(stored) + CHOICE_PRICE * cache
+        return self._stored[stored]
+
+    def of_key(self, key: Key) -> Judged:
+        """Another cut of prefill, and a copy that chips must receive."""
+        stored, rules = RULES[self.name](self.names, Option(*key))
+        if self.name not in STORED_AXES:
+            return Judged()
+        once = prefill_differs(self.name, Rules(stored, rules), self.old.rules)
+        copied = prefill_differs(self.name, Rules(stored, rules, {self.name: stored}), self.old.rules)
+        received = BYTES_PRICE * self.received_units(stored)
+        return Judged(0, PREFILL_PRICE * once, PREFILL_PRICE * copied + received)
+
+    def received_units(self, stored: GenerateRules) -> int:
+        """Units of 64 KiB of the block that the busiest chip must receive when it is stored so."""
+        if stored not in self._received:
+            new = self.base.storing(stored)
+            received = received_bytes(self.name, new.boxes, *kept_boxes(self.name, new, self.old))
+            self._received[stored] = -(-received // UNIT_BYTES)
+        return self._received[stored]
 
 
 def moved_machine(new: Layout, old: Layout) -> list[str]:
@@ -139,10 +187,12 @@ def moved_machine(new: Layout, old: Layout) -> list[str]:
     return [name for name, differs in (("slice", slices), ("mesh", before.mesh != now.mesh)) if differs]
 
 
-def kept_boxes(new: Layout, old: Layout) -> Boxes | None:
-    """The boxes that chips can keep from: none on another slice, or when weights are stored in another dtype."""
-    same = new.machine.sizes.weight_bytes == old.machine.sizes.weight_bytes
-    return old.boxes if same and "slice" not in moved_machine(new, old) else None
+def kept_boxes(name: str, new: Layout, old: Layout) -> list[Boxes]:
+    """The boxes of a block that chips can keep from: what generate read, and a copy; none on another slice, or when
+    weights are stored in another dtype."""
+    if new.machine.sizes.weight_bytes != old.machine.sizes.weight_bytes or "slice" in moved_machine(new, old):
+        return []
+    return [old.boxes, *([old.storing(old.rules.copies[name]).boxes] if name in old.rules.copies else [])]
 
 
 def cache_moves(new: Layout, old: Layout) -> bool:
@@ -150,23 +200,34 @@ def cache_moves(new: Layout, old: Layout) -> bool:
     return "slice" in moved_machine(new, old) or not new.boxes.same_cache(old.boxes)
 
 
-def cut_differs(name: str, rules: Rules, old: Rules) -> bool:
-    """Whether prefill cuts a block over other axes."""
-    fields = BLOCK_FIELDS[name]["prefill"]
-    return any(frozenset(getattr(rules.prefill, each)) != frozenset(getattr(old.prefill, each)) for each in fields)
+def prefill_differs(name: str, rules: Rules, old: Rules) -> bool:
+    """Whether prefill cuts a block over other axes, or reads another copy of it, or one where there was none."""
+    fields, stored = BLOCK_FIELDS[name]["prefill"], STORED_AXES[name]
+    if (name in rules.copies) != (name in old.copies):
+        return True
+    return differ(rules.prefill, old.prefill, fields) or (
+        name in old.copies and differ(rules.copies[name], old.copies[name], stored)
+    )
+
+
+def differ(new: GenerateRules | PrefillRules, old: GenerateRules | PrefillRules, fields: tuple[str, ...]) -> bool:
+    """Whether some logical axes are cut over other mesh axes."""
+    return any(frozenset(getattr(new, each)) != frozenset(getattr(old, each)) for each in fields)
 
 
 def near_of(earlier: Earlier, machine: Machine, rules: Rules, batch: int) -> Near:
     """What a solution changes against the earlier plan."""
     old = Layout.of(machine_of(earlier.plan), rules_of(earlier.plan))
-    new = Layout.of(machine, rules)
-    moved = sum(received_bytes(block, new.boxes, kept_boxes(new, old)) for block in new.machine.sizes.blocks)
+    new, blocks = Layout.of(machine, rules), machine.sizes.blocks
+    stored = [(block, new.boxes) for block in blocks]
+    stored += [(block, new.storing(copy).boxes) for block, copy in rules.copies.items()]
+    moved = sum(received_bytes(block, boxes, *kept_boxes(block, new, old)) for block, boxes in stored)
     changed = moved_machine(new, old)
     if batch != earlier.plan.generate.batch:
         changed.append("generate.batch")
     if cache_moves(new, old):
         changed.append("generate.kv_cache")
-    changed += [f"prefill.{block}" for block in new.machine.sizes.blocks[:-1] if cut_differs(block, rules, old.rules)]
+    changed += [f"prefill.{block}" for block in blocks[:-1] if prefill_differs(block, rules, old.rules)]
     return Near(
         plan=earlier.name,
         batch=earlier.plan.generate.batch,

@@ -1,35 +1,47 @@
 """Dimensions that are stored wider than they are, and what the zeros take."""
 
+from collections.abc import Container, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.plan import schema
 from planner.plan.moves import CUT_BY
-from planner.problem.rules import padded_width
+from planner.problem.rules import GenerateRules, padded_width
 
 if TYPE_CHECKING:
     from planner.plan.build import Chosen
 
 
 def padding_of(chosen: "Chosen") -> list[schema.Padding]:
-    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take."""
-    stored, ways = chosen.rules.generate, chosen.machine.ways
-    return [
-        schema.Padding(
-            dimension=name,
-            size=size,
-            padded=stored_size,
-            bytes_per_chip=round(
-                unit_bytes(name, chosen) * (stored_size - size) / ways(getattr(stored, CUT_BY.get(name, name), ()))
-            ),
-        )
-        for name, (size, stored_size) in padded_sizes(chosen).items()
-        if stored_size != size
-    ]
+    """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take; those of a second
+    copy as `prefill.d_ff`."""
+    found = list(paddings(chosen, chosen.rules.generate))
+    for block, stored in chosen.rules.copies.items():
+        # A copy has no cache of its own.
+        found += paddings(replace(chosen, batch=0), stored, PADDED[block], "prefill.")
+    return found
 
 
-def padded_sizes(chosen: "Chosen") -> dict[str, tuple[int, int]]:
+PADDED = {"attention": ("q_heads", "kv_heads"), "mlp": ("d_ff", "shared_d_ff"), "experts": ("expert_ff",)}
+"""The dimensions of a block's weights that may be padded."""
+
+
+def paddings(
+    chosen: "Chosen", stored: GenerateRules, names: Container[str] | None = None, before: str = ""
+) -> Iterator[schema.Padding]:
+    """The padded dimensions, all or those with these names, of weights that are stored so and of the cache of the
+    batch."""
+    ways = chosen.machine.ways
+    for name, (size, padded) in padded_sizes(chosen, stored).items():
+        if padded != size and (names is None or name in names):
+            cut = ways(getattr(stored, CUT_BY.get(name, name), ()))
+            zeros = unit_bytes(name, chosen, stored) * (padded - size) / cut
+            yield schema.Padding(dimension=before + name, size=size, padded=padded, bytes_per_chip=round(zeros))
+
+
+def padded_sizes(chosen: "Chosen", stored: GenerateRules) -> dict[str, tuple[int, int]]:
     """Dimensions that may be padded: their size, and how it is stored."""
-    stored, ways, sizes = chosen.rules.generate, chosen.machine.ways, chosen.machine.sizes
+    ways, sizes = chosen.machine.ways, chosen.machine.sizes
     heads = sizes.heads(stored, ways)
     if sizes.latent:
         found = {"latent": (sizes.cached_dim, sizes.stored_token(1)), "q_heads": (sizes.q_heads, heads.q_padded)}
@@ -46,9 +58,9 @@ def padded_sizes(chosen: "Chosen") -> dict[str, tuple[int, int]]:
     return {**found, "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab)))}
 
 
-def unit_bytes(dimension: str, chosen: "Chosen") -> float:
+def unit_bytes(dimension: str, chosen: "Chosen", stored: GenerateRules) -> float:
     """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
-    sizes, ways, stored = chosen.machine.sizes, chosen.machine.ways, chosen.rules.generate
+    sizes, ways = chosen.machine.sizes, chosen.machine.ways
     part = sizes.d_model / ways(stored.d_model)
     width = part * sizes.weight_bytes
     slots = chosen.batch / ways(stored.rows + stored.batch)

@@ -87,6 +87,31 @@ class PrefillRules(RuleTable):
     experts: tuple[str, ...] = ()
 
 
+class CopyRules(Record):
+    """How the second copy of a block's weights is stored: mesh axes of each logical axis that cuts them, major to
+    minor; those that the block lacks are left out."""
+
+    d_model: tuple[str, ...] = ()
+    q_heads: tuple[str, ...] | None = None
+    kv_heads: tuple[str, ...] | None = None
+    d_ff: tuple[str, ...] | None = None
+    expert_ff: tuple[str, ...] | None = None
+    experts: tuple[str, ...] | None = None
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The logical axes that the block has, with their mesh axes."""
+        yield from ((name, axes) for name, axes in super().__iter__() if axes is not None)
+
+    @model_serializer(mode="wrap")
+    def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: axes for name, axes in write(self).items() if axes is not None}
+
+
+CopiedBlock = Literal["attention", "mlp", "experts"]
+COPIED: tuple[CopiedBlock, ...] = ("attention", "mlp", "experts")
+Copies = dict[CopiedBlock, CopyRules]
+
+
 class Strategy(Record):
     """Names derived from the rule table, for people; nothing computes with them. Blocks that a model lacks are left
     out."""
@@ -144,11 +169,12 @@ class Stages(Record):
 class Prefill(Record):
     """How prompts are read: `prompts` together, padded to the smallest bucket that holds them; `tokens` is the planned
     one. A longer bucket than `chunk` is read so many tokens at a time; the step, its parts and collectives are those of
-    all chunks."""
+    all chunks. `copies`: the blocks of whose weights it reads a second copy, stored another way than generate's."""
 
     rules: PrefillRules
     stored: GenerateRules | None = None
     """How weights are stored on the slices that prefill has to itself."""
+    copies: Copies | None = None
     stages: Stages | None = None
     strategy: Strategy
     prompts: int = 1
@@ -200,9 +226,11 @@ class Padding(Record):
 
 
 class Hbm(Record):
-    """Bytes per chip by item. `available` is the capacity less the reserve; `free` is what the plan leaves."""
+    """Bytes per chip by item. `available` is the capacity less the reserve; `free` is what the plan leaves. `copies`:
+    second copies of weights; None for none."""
 
     weights: int
+    copies: int | None = None
     kv_cache: int
     activations: int
     logits: int
@@ -211,6 +239,14 @@ class Hbm(Record):
     capacity: int
     available: int
     free: int
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """The items that there are, with their bytes."""
+        yield from ((name, size) for name, size in super().__iter__() if size is not None)
+
+    @model_serializer(mode="wrap")
+    def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: size for name, size in write(self).items() if size is not None}
 
 
 class Service(Record):

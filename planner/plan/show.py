@@ -6,7 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan.schema import Fleet, Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
+from planner.plan.schema import CopyRules, Fleet, Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
 from planner.problem.chunks import steps_of
 
@@ -81,8 +81,14 @@ def fleet_text(plan: Plan, fleet: Fleet) -> str:
 
 def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
     """One phase: title, rule table, predicted times, runner-up."""
+    copies = copy_texts(phase) if isinstance(phase, Prefill) else []
     return Group(
-        "", phase_title(phase), rule_table(phase, mesh), time_table(phase), runner_up_text(phase.runner_up, phase)
+        "",
+        phase_title(phase),
+        rule_table(phase, mesh),
+        *(f"  reads {text}" for text in copies),
+        time_table(phase),
+        runner_up_text(phase.runner_up, phase),
     )
 
 
@@ -161,12 +167,27 @@ def runner_up_text(runner_up: RunnerUp | None, phase: Prefill | Generate) -> str
 def memory_table(hbm: Hbm, title: str = "HBM per chip") -> Table:
     """The HBM budget of one chip."""
     table = plain_table(title, "bytes", "share", numeric=(1, 2))
-    items = ("weights", "kv_cache", "activations", "logits", "reserve", "free")
-    for name in items:
-        value = getattr(hbm, name)
+    for name, value in hbm_items(hbm).items():
         table.add_row(name, bytes_text(value), percent_text(value / hbm.capacity))
     table.add_row("capacity", bytes_text(hbm.capacity), "100 %")
     return table
+
+
+def hbm_items(hbm: Hbm) -> dict[str, int]:
+    """What fills a chip, item by item; second copies only where there are some."""
+    items = ("weights", "copies", "kv_cache", "activations", "logits", "reserve", "free")
+    return {name: value for name in items if (value := getattr(hbm, name)) is not None}
+
+
+def copy_texts(prefill: Prefill) -> list[str]:
+    """The second copies that prefill reads, a line for each: `a copy of the mlp weights: d_ff on x,y`."""
+    return [f"a copy of the {block} weights: {cut_text(rules)}" for block, rules in (prefill.copies or {}).items()]
+
+
+def cut_text(rules: CopyRules) -> str:
+    """Which axes cut a copy."""
+    cut = [f"{logical} on {','.join(axes)}" for logical, axes in rules if axes]
+    return ", ".join(cut) or "whole on every chip"
 
 
 def padding_table(plan: Plan) -> Table:

@@ -4,7 +4,7 @@ Latents are absorbed in generate: queries meet the cache as latents, and w_kv tu
 and values. In prefill keys and values of the chip's heads are made of the latents of all tokens that it attends to.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from cost_models.attention import generate_attention, prefill_attention
 from cost_models.mla import absorbed_attention, expanded_attention
@@ -102,22 +102,54 @@ def prefill_attention_parts(
 ) -> dict[str, Roofline]:
     """Attention in the prefill of `prompts` of `tokens` each, all chunks together, without collectives.
 
-    Latents are cached, so each chunk makes the keys and values of its prefix again.
+    Latents are cached, so each chunk makes the keys and values of its prefix again. Few layouts differ in what one chip
+    does, so it is remembered.
     """
-    sizes, ways, steps = machine.sizes, machine.ways, steps_of(tokens, chunk)
+    sizes, ways = machine.sizes, machine.ways
     heads = sizes.heads(stored, ways)
-    q_heads, kv_heads = heads.q_padded / ways(rules.q_heads), heads.kv_padded / ways(rules.kv_heads)
-    inner, width = sizes.d_model / ways(rules.d_model), q_heads * sizes.out_dim
-    whole, own = prompts * steps.tokens, without(rules.tokens, rules.q_heads)
-    rows, together = whole / ways(own), ways(prompt_axes(own, prompts, ways))
-    apart = rows / ways(rules.d_model)
-    made = machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(kv_heads))
-    made += of_latents(apart, prompts * steps.mean_read / together, q_heads, machine)
-    around = machine.elementwise(whole / ways(rules.tokens), inner) + machine.elementwise(rows, width)
-    around += latents_between(apart, whole / together, machine)
+    own = without(rules.tokens, rules.q_heads)
+    share = Share(
+        steps_of(tokens, chunk),
+        prompts,
+        heads.q_padded / ways(rules.q_heads),
+        heads.kv_padded / ways(rules.kv_heads),
+        ways(rules.d_model),
+        ways(rules.tokens),
+        ways(own),
+        ways(prompt_axes(own, prompts, ways)),
+    )
+    if share not in machine.remembered:
+        machine.remembered[share] = parts_of_share(share, machine)
+    return machine.remembered[share]
+
+
+class Share(NamedTuple):
+    """What one chip has of a prefill of attention: heads, and the ways that cut the rest. `own`: the ways that cut
+    queries, of which the first, `apart`, cut whole prompts."""
+
+    steps: Steps
+    prompts: int
+    q_heads: float
+    kv_heads: float
+    d_model: int
+    residual: int
+    own: int
+    apart: int
+
+
+def parts_of_share(share: Share, machine: Machine) -> dict[str, Roofline]:
+    """The parts of a prefill of attention on a chip that has this share."""
+    sizes, steps, q_heads = machine.sizes, share.steps, share.q_heads
+    inner, width = sizes.d_model / share.d_model, q_heads * sizes.out_dim
+    whole = share.prompts * steps.tokens
+    rows, apart = whole / share.own, whole / share.own / share.d_model
+    made = machine.matmul(rows, inner, sizes.q_made(q_heads) + sizes.kv_made(share.kv_heads))
+    made += of_latents(apart, share.prompts * steps.mean_read / share.apart, q_heads, machine)
+    around = machine.elementwise(whole / share.residual, inner) + machine.elementwise(rows, width)
+    around += latents_between(apart, whole / share.apart, machine)
     found = {
         "attention.qkv": made,
-        "attention.kv_cache": prefill_scores(rules, q_heads, kv_heads, steps, prompts, machine),
+        "attention.kv_cache": prefill_scores(share, machine),
         "attention.out": machine.matmul(rows, width, inner),
         "attention.elementwise": around,
     }
@@ -129,30 +161,26 @@ def in_chunks(step: dict[str, Roofline], number: int) -> dict[str, Roofline]:
     return {part: cost if part == "attention.kv_cache" else cost * number for part, cost in step.items()}
 
 
-def prefill_scores(
-    rules: PrefillRules, q_heads: float, kv_heads: float, steps: Steps, prompts: int, machine: Machine
-) -> Roofline:
-    """Attention of all layers and steps of a chip with these heads.
+def prefill_scores(share: Share, machine: Machine) -> Roofline:
+    """Attention of all layers and steps of a chip.
 
     Token axes cut whole prompts first, then the tokens of a step. Keys and values count as wide as activations.
     """
-    sizes, ways = machine.sizes, machine.ways
-    own = without(rules.tokens, rules.q_heads)
-    apart = prompt_axes(own, prompts, ways)
-    queries = steps.tokens / ways(without(own, apart)) / ways(rules.d_model)
+    sizes, steps = machine.sizes, share.steps
+    queries = steps.tokens / (share.own // share.apart) / share.d_model
     told = {
         **common(machine),
         "causal": machine.stack.masked_pairs == "skipped",
-        "sequences": prompts / ways(apart),
+        "sequences": share.prompts / share.apart,
     }
     if sizes.latent:
-        return expanded_attention(queries, steps.mean_read, q_heads, sizes.latent, **told) * (
+        return expanded_attention(queries, steps.mean_read, share.q_heads, sizes.latent, **told) * (
             steps.number * sizes.layers
         )
     told["kv_bytes_per_element"] = sizes.activation_bytes
-    found = Roofline()
+    heads, found = (share.q_heads, share.kv_heads, sizes.head_dim), Roofline()
     for kind in sizes.kinds:
         for count, read in steps.alike(queries, kind.window):
-            one = prefill_attention(queries, read, q_heads, kv_heads, sizes.head_dim, window=kind.window, **told)
+            one = prefill_attention(queries, read, *heads, window=kind.window, **told)
             found += one * (count * kind.layers)
     return found

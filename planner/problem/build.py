@@ -8,6 +8,7 @@ from math import ceil
 from cost_models.chips import Chip, chip
 from cost_models.lengths import fitted
 from cost_models.memory import usable_hbm_bytes
+from cost_models.meshes import Mesh, meshes, meshes_named
 from cost_models.stacks import stack
 from cost_models.torus import Slice, parse_slice
 from planner.errors import Unsupported
@@ -16,7 +17,6 @@ from planner.problem.demand import FEW, Demand
 from planner.problem.drafts import Drafts
 from planner.problem.handover import links, prompt_cache_bytes
 from planner.problem.machine import TPU_SCATTER_ROWS, Machine
-from planner.problem.meshes import Mesh, meshes
 from planner.problem.pins import allowed_by
 from planner.problem.pipeline import pipelines
 from planner.problem.pools import Apart, PoolPricer, generate_pools, prefill_pools
@@ -25,6 +25,7 @@ from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load, Pricer
 from planner.spec import Spec, unpackaged_features
+from planner.spec.pins import pinned_mesh
 
 SMALLEST_BUCKET = 16
 MOST_BUSY = 0.9
@@ -57,7 +58,7 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     machines = tuple(
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
-        for mesh in meshes(slice_)
+        for mesh in meshes_of(spec, slice_)
     )
     rendered = spec.serving.strategies == "rendered"
     pricers = (
@@ -131,6 +132,12 @@ def pinned_slices(spec: Spec) -> tuple[str, ...]:
     """The slices that may be used, or the pinned one."""
     pinned = spec.pins.get("slice")
     return (str(pinned),) if pinned is not None else spec.hardware.slices
+
+
+def meshes_of(spec: Spec, slice_: Slice) -> list[Mesh]:
+    """The meshes of a slice that are tried: one of each kind, or the pinned one, however its axes are called."""
+    pinned = pinned_mesh(spec.pins)
+    return meshes(slice_) if pinned is None else meshes_named(slice_, pinned)
 
 
 def pieces_of(mesh: Mesh) -> Mapping[str, Axes]:

@@ -299,9 +299,11 @@ def generate_work(
 def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int, chunk: int | None = None) -> list[Work]:
     """The blocks of the prefill of `prompts` of `tokens` each, all chunks together."""
     found = {
-        "attention": lambda: prefill_attention_work(*rules, tokens, machine, prompts, chunk),
-        "mlp": lambda: prefill_mlp_work(*rules, tokens, machine, prompts, chunk),
-        "experts": lambda: prefill_experts_work(*rules, tokens, machine, prompts, chunk),
+        "attention": lambda: prefill_attention_work(
+            rules.read("attention"), rules.prefill, tokens, machine, prompts, chunk
+        ),
+        "mlp": lambda: prefill_mlp_work(rules.read("mlp"), rules.prefill, tokens, machine, prompts, chunk),
+        "experts": lambda: prefill_experts_work(rules.read("experts"), rules.prefill, tokens, machine, prompts, chunk),
         "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts, chunk),
     }
     return [found[name]() for name in machine.sizes.blocks]

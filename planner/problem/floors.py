@@ -4,13 +4,14 @@ In a block each mesh axis cuts the stored weights or not. Of those that do, pref
 d_model (X chips together) or the block's width (Y) where it computes. The axes that are left can cut its rows, evenly.
 A chip multiplies what remains of the rows with its part of the weights, and they travel: hidden columns over X, the
 residual stream over Y, each there and back. Every legal cut is tried, charged at the rate of all its links at once and
-for the fewest hops, so that no layout is cheaper.
+for the fewest hops, so that no layout is cheaper. Prefill may read a second copy that is cut over other axes, where HBM
+holds both.
 """
 
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +69,8 @@ class Floors:
 
     machine: Machine
     load: "Load"
+    copies: bool = False
+    """Whether blocks may have second copies of their weights."""
     _vocab_steps_ns: dict[Drafts | None, Ints] = field(default_factory=dict)
 
     def of(self, prompts: int, hbm_units: int | None, chunk: int | None = None, drafts: Drafts | None = None) -> Floor:
@@ -75,11 +78,10 @@ class Floors:
         at = self.load.readings.index((prompts, chunk))
         least = [int(block.units.min()) for block in self.blocks]
         held = self.kept_units + sum(least)
+        ways = (block.ways(at, self.copies, rows_of(drafts)) for block in self.blocks)
         stored = (
-            Stored(
-                block.prefill_ns[:, at], block.steps_ns(rows_of(drafts)), fitting(block.units, held - own, hbm_units)
-            )
-            for block, own in zip(self.blocks, least, strict=True)
+            Stored(each.prefill_ns, each.steps_ns, fitting(each.units, held - own, hbm_units))
+            for each, own in zip(ways, least, strict=True)
         )
         return Floor(tuple(stored), int(self.vocab_prefill_ns[at]), self.vocab_steps_ns(drafts), held)
 
@@ -157,6 +159,15 @@ def fitting(units: Ints, others: Ints, most: int | None) -> Bools:
     return fits | ~fits.any(axis=0)
 
 
+class StoringWays(NamedTuple):
+    """Ways of storing a block, once or twice: nanoseconds of prefill [ways] and of steps [ways, batches], and units of
+    64 KiB per chip [ways]."""
+
+    prefill_ns: Ints
+    steps_ns: Ints
+    units: Ints
+
+
 @dataclass(frozen=True)
 class BlockFloor:
     """The floors of one block on one mesh, for each set of axes that may cut its stored weights."""
@@ -165,6 +176,17 @@ class BlockFloor:
     links: LinkFloors
     load: "Load"
     _steps_ns: dict[int, Ints] = field(default_factory=dict)
+
+    def ways(self, at: int, copies: bool, queries: int) -> StoringWays:
+        """Every way to store the block for prefills of the `at`-th number of prompts; with copies, also those in which
+        prefill reads another set of cuts than steps do, and is the faster for it."""
+        prefill_ns = self.prefill_ns[:, at]
+        steps = read = np.arange(len(self.kept))
+        if copies:
+            second = np.nonzero(prefill_ns < prefill_ns[:, None])
+            steps, read = (np.concatenate(pair) for pair in zip((steps, read), second, strict=True))
+        units = self.units[steps] + np.where(steps == read, 0, self.units[read])
+        return StoringWays(prefill_ns[read], self.steps_ns(queries)[steps], units)
 
     @cached_property
     def cuts(self) -> Cuts:

@@ -1,12 +1,11 @@
 """Bytes per chip of everything a plan keeps in HBM, by block, as the rendered package allocates it."""
 
-from collections.abc import Callable, Mapping
 from math import ceil
 
 from planner.problem.chunks import steps_of
 from planner.problem.costs import LOGIT_BYTES
 from planner.problem.routed import expert_columns, routed
-from planner.problem.rules import GenerateRules, PrefillRules, Ways, common, padded_width, prompt_axes, without
+from planner.problem.rules import GenerateRules, PrefillRules, Rules, Ways, common, padded_width, prompt_axes, without
 from planner.problem.sizes import Sizes
 
 NORM_BYTES = 4
@@ -154,28 +153,29 @@ def logits_bytes(rules: GenerateRules, batch: int, sizes: Sizes, ways: Ways) -> 
     return ceil(rows * sizes.padded_vocab(ways(rules.vocab)) / ways(rules.vocab) * LOGIT_BYTES)
 
 
+def block_weights_bytes(block: str, rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
+    """The weights of one block on one chip."""
+    by_block = {
+        "attention": attention_weights_bytes,
+        "mlp": mlp_weights_bytes,
+        "experts": experts_weights_bytes,
+        "vocab": vocab_weights_bytes,
+    }
+    return by_block[block](rules, sizes, ways)
+
+
 def weights_bytes(rules: GenerateRules, sizes: Sizes, ways: Ways) -> int:
-    """All weights of one chip."""
-    return sum(WEIGHTS_BYTES[name](rules, sizes, ways) for name in sizes.blocks)
+    """All weights of one chip, stored once."""
+    return sum(block_weights_bytes(name, rules, sizes, ways) for name in sizes.blocks)
 
 
-WEIGHTS_BYTES: Mapping[str, Callable[[GenerateRules, Sizes, Ways], int]] = {
-    "attention": attention_weights_bytes,
-    "mlp": mlp_weights_bytes,
-    "experts": experts_weights_bytes,
-    "vocab": vocab_weights_bytes,
-}
-"""The weights of a block on one chip."""
+def copies_bytes(rules: Rules, sizes: Sizes, ways: Ways) -> int:
+    """The second copies of weights on one chip."""
+    return sum(block_weights_bytes(name, stored, sizes, ways) for name, stored in rules.copies.items())
 
 
 def prefill_bytes(
-    stored: GenerateRules,
-    rules: PrefillRules,
-    tokens: int,
-    sizes: Sizes,
-    ways: Ways,
-    prompts: int = 1,
-    chunk: int | None = None,
+    rules: Rules, tokens: int, sizes: Sizes, ways: Ways, prompts: int = 1, chunk: int | None = None
 ) -> int:
     """What prefill holds on one chip besides weights."""
     by_block = {
@@ -183,6 +183,9 @@ def prefill_bytes(
         "mlp": prefill_mlp_bytes,
         "experts": prefill_experts_bytes,
     }
-    blocks = (by_block[name] for name in sizes.blocks if name in by_block)
-    held = sum(each(stored, rules, tokens, sizes, ways, prompts, chunk) for each in blocks)
+    held = sum(
+        by_block[name](rules.read(name), rules.prefill, tokens, sizes, ways, prompts, chunk)
+        for name in sizes.blocks
+        if name in by_block
+    )
     return held + prefill_vocab_bytes(tokens, sizes, prompts, chunk)

@@ -4,6 +4,7 @@ from planner.problem.rules import (
     Axes,
     GenerateRules,
     PrefillRules,
+    Rules,
     common,
     copied_kv,
     exchanged_batch,
@@ -116,35 +117,35 @@ def generate_strategy(rules: GenerateRules, blocks: tuple[str, ...]) -> dict[str
     return {part: text for part, text in found.items() if part in (*blocks, "kv_cache")}
 
 
-def prefill_strategy(stored: GenerateRules, rules: PrefillRules, blocks: tuple[str, ...]) -> dict[str, str]:
+def prefill_strategy(tables: Rules, blocks: tuple[str, ...]) -> dict[str, str]:
     """The strategy of each part of a model with these blocks in prefill, in words."""
-    over_attention = without(stored.d_model + stored.q_heads, rules.d_model + rules.q_heads)
-    over_mlp = without(stored.d_model + stored.d_ff, rules.d_model + rules.d_ff)
+    rules, (attention, mlp, experts) = tables.prefill, map(tables.read, ("attention", "mlp", "experts"))
     kept = rules.d_model + rules.expert_ff + rules.experts
     found = {
         "attention": described(
-            prefill_attention_label(stored, rules),
+            prefill_attention_label(attention, rules),
             tokens=rules.tokens,
-            weights_gathered=over_attention,
+            weights_gathered=without(attention.d_model + attention.q_heads, rules.d_model + rules.q_heads),
             d_model=rules.d_model,
             q_heads=rules.q_heads,
         ),
         "kv_cache": described("heads" if rules.kv_heads else REPLICATED, kv_heads=rules.kv_heads),
         "mlp": described(
-            prefill_mlp_label(stored, rules),
+            prefill_mlp_label(mlp, rules),
             tokens=rules.tokens,
-            weights_gathered=over_mlp,
+            weights_gathered=without(mlp.d_model + mlp.d_ff, rules.d_model + rules.d_ff),
             d_model=rules.d_model,
             d_ff=rules.d_ff,
         ),
         "experts": described(
-            prefill_experts_label(stored, rules),
+            prefill_experts_label(experts, rules),
             experts=rules.experts,
             tokens=rules.tokens,
-            weights_gathered=without(stored.d_model + stored.expert_ff + stored.experts, kept),
+            weights_gathered=without(experts.d_model + experts.expert_ff + experts.experts, kept),
             d_model=rules.d_model,
             expert_ff=rules.expert_ff,
         ),
         "vocab": described("vocab" if rules.vocab else REPLICATED, vocab=rules.vocab),
     }
-    return {part: text for part, text in found.items() if part in (*blocks, "kv_cache")}
+    told = {part: f"{text}, from a copy" if part in tables.copies else text for part, text in found.items()}
+    return {part: text for part, text in told.items() if part in (*blocks, "kv_cache")}

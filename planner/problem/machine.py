@@ -7,10 +7,10 @@ from typing import TypeAlias
 from cost_models import collectives
 from cost_models.chips import Chip
 from cost_models.matmul import elementwise, matmul
+from cost_models.meshes import Mesh
 from cost_models.roofline import Overlap, Roofline
 from cost_models.stacks import Stack
 from cost_models.torus import Slice, merge_axes
-from planner.problem.meshes import Mesh
 from planner.problem.primitives import Collective, Program
 from planner.problem.rules import Axes, Ways
 from planner.problem.sizes import Sizes
@@ -32,6 +32,8 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
+    remembered: dict[object, dict[str, Roofline]] = field(default_factory=dict, init=False, compare=False, repr=False)
+    """Parts of steps that many layouts have in common, by what one chip does."""
     _seconds: dict[CollectiveKey, float] = field(default_factory=dict, init=False, compare=False, repr=False)
     _matmuls: dict[MatmulKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)
     _elementwise: dict[ElementwiseKey, Roofline] = field(default_factory=dict, init=False, compare=False, repr=False)

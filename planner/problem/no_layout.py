@@ -1,13 +1,13 @@
 """Why no layout is legal under pins, as far as it can be said: options with what is pinned, and what they break."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, product
 
 from cost_models.chips import chip
 from cost_models.stacks import stack
 from cost_models.torus import parse_slice
-from planner.problem.build import load_of, pieces_of, pinned_slices
+from planner.problem.build import load_of, meshes_of, pieces_of, pinned_slices
 from planner.problem.legal import (
     LANES,
     divides,
@@ -19,29 +19,37 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.meshes import meshes
-from planner.problem.options import ROLES, RULES, Option, Residual, mode_tuples, role_tuples
-from planner.problem.pins import PinValue, allowed_by
-from planner.problem.rules import GenerateRules, PrefillRules
+from planner.problem.options import (
+    ROLES,
+    RULES,
+    Option,
+    mode_tuples,
+    role_tuples,
+)
+from planner.problem.pins import Allowed, allowed_by
+from planner.problem.rules import Axes, GenerateRules, PrefillRules, without
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
-from planner.spec import Spec
+from planner.spec import PINS, Spec
 
 
 @dataclass(frozen=True)
 class Tried:
     """One option with what is pinned: its residual layout, and the rules that it breaks, none for a legal one."""
 
-    residual: tuple[Residual, ...]
+    residual: tuple[tuple[str, str], ...]
+    """What each mesh axis cuts in the residual stream of generate, and of prefill."""
     broken: tuple[str, ...]
 
 
 def why_no_layout(spec: Spec) -> list[str]:
     """Sentences on why a spec whose pins leave no legal layout has none."""
     machines = machines_of(spec)
+    if not machines:
+        return [f"no mesh of {spec.hardware.chip} {' or '.join(pinned_slices(spec))} has the pinned axes"]
     loads = {machine.slice: load_of(spec, machine.slice) for machine in machines}
     by_mesh = [
-        {block: list(options(block, machine, loads[machine.slice], spec.pins)) for block in machine.sizes.blocks}
+        {block: list(options(block, machine, loads[machine.slice], spec)) for block in machine.sizes.blocks}
         for machine in machines
     ]
     if missing := list(missing_axes(spec, machines)):
@@ -54,7 +62,7 @@ def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
     """Pins that name an axis which no mesh has."""
     known = {name for machine in machines for axis in machine.mesh for name in (axis.name, axis.torus_axis)}
     for address, value in spec.pins.items():
-        for axis in value if isinstance(value, tuple) else ():
+        for axis in value if isinstance(value, tuple) and PINS[address] == "axes" else ():
             if axis not in known:
                 slices = f"{spec.hardware.chip} {' or '.join(pinned_slices(spec))}"
                 yield f"{address}: {axis} is not an axis of {slices}; its meshes have {', '.join(sorted(known))}"
@@ -67,30 +75,85 @@ def machines_of(spec: Spec) -> list[Machine]:
     return [
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
         for slice_ in slices
-        for mesh in meshes(slice_)
+        for mesh in meshes_of(spec, slice_)
     ]
 
 
-def options(block: str, machine: Machine, load: Load, pins: Mapping[str, PinValue]) -> Iterator[Tried]:
-    """The options of a block on one mesh that have what is pinned, legal or not."""
-    allowed = allowed_by(pins, pieces_of(machine.mesh))[block]
-    for residual, stored, rules in tables_of(block, machine):
+def options(block: str, machine: Machine, load: Load, spec: Spec) -> Iterator[Tried]:
+    """The options of a block on one mesh that have what is pinned, legal or not; of those over a copy the nearest to a
+    legal one for each residual layout."""
+    allowed = allowed_by(spec.pins, pieces_of(machine.mesh))[block]
+    if not allowed.copied:
+        yield from stored_once(block, machine, load, allowed)
+    if spec.serving.strategies == "all" and allowed.copied is not False:
+        yield from over_copies(block, machine, load, allowed)
+
+
+def stored_once(block: str, machine: Machine, load: Load, allowed: Allowed) -> Iterator[Tried]:
+    """The options of a block with one stored layout for both phases."""
+    for option, stored, rules in tables_of(block, machine):
         if allowed.generate(stored) and allowed.prefill(stored, rules):
-            yield Tried(residual, tuple(broken_rules(block, stored, rules, machine, load)))
+            broken = (
+                stored_rules(block, stored, machine),
+                token_rules(rules, machine, load),
+                step_rules(stored, machine, load),
+            )
+            yield Tried(option.residual, tuple(chain(*broken)))
 
 
-def tables_of(block: str, machine: Machine) -> Iterator[tuple[tuple[Residual, ...], GenerateRules, PrefillRules]]:
-    """Every option of a block on one mesh, as its residual layout and its tables."""
+Side = tuple[tuple[str, ...], Axes]
+"""What one side of an option over a copy asks of the other: the residual layout, and the axes that cut KV heads or the
+vocabulary."""
+
+
+def over_copies(block: str, machine: Machine, load: Load, allowed: Allowed) -> Iterator[Tried]:
+    """The options of a block whose prefill reads a copy, each side the nearest to a legal one."""
+    made: Side
+    read: Side
+    steps: dict[Side, tuple[str, ...]] = {}
+    prefills: dict[Side, tuple[str, ...]] = {}
+    for option, stored, rules in tables_of(block, machine):
+        broken = tuple(stored_rules(block, stored, machine))
+        if allowed.generate(stored):
+            made = tuple(axis.generate for axis in option.residual), stored.kv_heads + stored.vocab
+            keep_least(steps, made, (*broken, *step_rules(stored, machine, load)))
+        if allowed.prefill(stored, rules):
+            read = tuple(axis.prefill for axis in option.residual), rules.kv_heads + rules.vocab
+            keep_least(prefills, read, (*broken, *token_rules(rules, machine, load)))
+    found: dict[Side, tuple[str, ...]] = {}
+    for ((stream, kept), first), ((tokens, cut), second) in product(steps.items(), prefills.items()):
+        if block != "vocab" or set(kept) == set(cut):
+            keep_least(found, (stream + tokens, ()), (*first, *second, *cache_rules(block, kept, cut)))
+    for (residual, _), broken in found.items():
+        half = len(residual) // 2
+        yield Tried(tuple(zip(residual[:half], residual[half:], strict=True)), broken)
+
+
+def keep_least(found: dict[Side, tuple[str, ...]], side: Side, broken: tuple[str, ...]) -> None:
+    """Keep what breaks the fewest rules."""
+    if side not in found or len(broken) < len(found[side]):
+        found[side] = broken
+
+
+def cache_rules(block: str, made: Axes, read: Axes) -> Iterator[str]:
+    """What keeps prefill from leaving keys and values where generate keeps them."""
+    beyond = without(read, made)
+    if block == "attention" and beyond:
+        yield f"prefill cuts KV heads over {','.join(beyond)}, over which generate keeps all of them on every chip"
+
+
+def tables_of(block: str, machine: Machine) -> Iterator[tuple[Option, GenerateRules, PrefillRules]]:
+    """Every option of a block on one mesh that stores weights once, and its tables."""
     names = tuple(axis.name for axis in machine.mesh)
     sizes = tuple(axis.size for axis in machine.mesh)
     for taken in role_tuples(sizes, ROLES[block]):
         for modes in mode_tuples(sizes, taken):
             option = Option(taken, modes)
-            yield option.residual, *RULES[block](names, option)
+            yield option, *RULES[block](names, option)
 
 
-def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
-    """What makes an option illegal, each rule in words."""
+def stored_rules(block: str, stored: GenerateRules, machine: Machine) -> Iterator[str]:
+    """What makes a way to store weights illegal, each rule in words."""
     sizes, ways = machine.sizes, machine.ways
     if block == "attention" and not legal_heads(stored, machine):
         yield heads_text(stored, machine)
@@ -104,12 +167,20 @@ def broken_rules(block: str, stored: GenerateRules, rules: PrefillRules, machine
         yield f"an expert's d_ff {sizes.experts.d_ff} is too small for {parts}"
     if block == "experts" and not legal_experts(stored, machine):
         yield f"{sizes.experts.experts} experts do not divide into {ways(stored.experts)} parts of whole experts"
+
+
+def token_rules(rules: PrefillRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes a way to cut prompts illegal."""
     if not divides(load.smallest, rules, machine):
-        cut = ways(rules.tokens + rules.d_model)
+        cut = machine.ways(rules.tokens + rules.d_model)
         yield f"the shortest bucket of {load.smallest} tokens does not divide into {cut} parts"
+
+
+def step_rules(stored: GenerateRules, machine: Machine, load: Load) -> Iterator[str]:
+    """What makes a way to cut sequences illegal."""
     if not any(legal_batch(stored, batch, machine) for batch in load.batches):
         batches, axes = " or ".join(map(str, load.batches)), stored.rows + stored.batch
-        yield f"a batch of {batches} does not divide {ways(axes)} ways (over {','.join(axes)})"
+        yield f"a batch of {batches} does not divide {machine.ways(axes)} ways (over {','.join(axes)})"
 
 
 def heads_text(stored: GenerateRules, machine: Machine) -> str:
@@ -141,7 +212,7 @@ def block_sentence(block: str, by_mesh: list[list[Tried]]) -> str | None:
     nearest = min(tried, key=lambda each: len(each.broken))
     if not nearest.broken:
         return None
-    return f"{block}: {len(tried)} options have what is pinned, and none is legal; the nearest: {nearest.broken[0]}"
+    return f"{block}: no option that has what is pinned is legal; the nearest: {nearest.broken[0]}"
 
 
 def disagreement(by_mesh: list[dict[str, list[Tried]]]) -> str:

@@ -2,8 +2,8 @@
 
 A block takes one role per mesh axis for generate, which is also how its weights are stored, and one mode for prefill:
 compute on the axis as generate does, shard tokens and gather activations around the block (sequence parallel), or
-shard tokens and gather the weights. Blocks meet only in the residual stream, so a choice is legal when their residual
-layouts agree.
+shard tokens and gather the weights. It may do so with a second copy of the weights, stored by roles of its own. Blocks
+meet only in the residual stream, so a choice is legal when their residual layouts agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import product
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from planner.problem.rules import Axes, GenerateRules, PrefillRules, Rules
+from planner.problem.rules import NO_COPIES, Axes, GenerateRules, PrefillRules, Rules
 
 
 class Role(StrEnum):
@@ -50,28 +50,16 @@ Stream = Literal["whole", "d_model", "batch"]
 """What a mesh axis cuts in the residual stream of generate."""
 
 
-class Residual(StrEnum):
-    """What a mesh axis cuts in the residual stream: of generate, then of prefill."""
-
-    WHOLE = "whole"
-    TOKENS = "whole/tokens"
-    D_MODEL = "d_model"
-    D_MODEL_TOKENS = "d_model/tokens"
-    BATCH = "batch"
-    BATCH_TOKENS = "batch/tokens"
-
-    @property
-    def stream(self) -> Stream:
-        """The part of generate."""
-        return _STREAMS[self.value.partition("/")[0]]
-
-    @property
-    def cuts_tokens(self) -> bool:
-        """The part of prefill."""
-        return self.value.endswith("/tokens")
+PrefillStream = Literal["whole", "d_model", "tokens"]
+"""What a mesh axis cuts in the residual stream of prefill."""
 
 
-_STREAMS: Mapping[str, Stream] = {"whole": "whole", "d_model": "d_model", "batch": "batch"}
+class Residual(NamedTuple):
+    """What a mesh axis cuts in the residual stream of both phases."""
+
+    generate: Stream
+    prefill: PrefillStream
+
 
 HEAD_ROLES = (Role.KV_HEADS, Role.COPIED_KV, Role.HEADS_BATCH, Role.HEADS_TOKENS)
 WEIGHT_D_ROLES = (Role.D_MODEL, Role.D_MODEL_BATCH)
@@ -94,15 +82,26 @@ UNRENDERED_ROLES = (*ROW_ROLES, Role.HEADS_TOKENS)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One role and one mode per mesh axis, for one block."""
+    """One role and one mode per mesh axis, for one block.
+
+    `stored`: the roles of a second copy of its weights, which prefill reads; None where both phases read the same. The
+    vocabulary needs no copy: there it is the residual stream alone that prefill lays out another way.
+    """
 
     roles: tuple[Role, ...]
     modes: tuple[Mode, ...]
+    stored: tuple[Role, ...] | None = None
+
+    @property
+    def read(self) -> tuple[Role, ...]:
+        """How the weights that prefill reads are stored."""
+        return self.roles if self.stored is None else self.stored
 
     @property
     def residual(self) -> tuple[Residual, ...]:
         """The residual layout this option needs on each mesh axis."""
-        return tuple(residual(role, mode) for role, mode in zip(self.roles, self.modes, strict=True))
+        triples = zip(self.roles, self.read, self.modes, strict=True)
+        return tuple(Residual(stream(role), prefill_stream(read, mode)) for role, read, mode in triples)
 
 
 def stream(role: Role) -> Stream:
@@ -112,9 +111,11 @@ def stream(role: Role) -> Stream:
     return "batch" if role in ROW_ROLES else "whole"
 
 
-def residual(role: Role, mode: Mode) -> Residual:
-    """The residual layout that a role and a mode need on their axis."""
-    return Residual(stream(role) if mode is Mode.SAME else f"{stream(role)}/tokens")
+def prefill_stream(stored: Role, mode: Mode) -> PrefillStream:
+    """What prefill needs of an axis in the residual stream, over weights that are stored so."""
+    if mode is not Mode.SAME:
+        return "tokens"
+    return "d_model" if stored in D_ROLES else "whole"
 
 
 _STORED: Mapping[Role, Role] = {
@@ -224,9 +225,10 @@ def axes_in_mesh_order(names: Axes, roles: tuple[Role, ...], wanted: tuple[Role,
 
 
 def d_model_axes(names: Axes, option: Option) -> Axes:
-    """The axes that cut d_model in the stored weights, those that prefill gathers last: what is left is contiguous."""
+    """The axes that cut d_model in the stored weights, those that cut tokens in prefill last: gathers over them leave
+    what is contiguous."""
     cut = [(name, mode) for name, role, mode in zip(names, option.roles, option.modes, strict=True) if role in D_ROLES]
-    return tuple(name for gathered in (False, True) for name, mode in cut if (mode is Mode.GATHERED) is gathered)
+    return tuple(name for last in (False, True) for name, mode in cut if (mode is not Mode.SAME) is last)
 
 
 def token_axes(names: Axes, option: Option) -> tuple[Axes, Axes]:
@@ -257,14 +259,49 @@ RULES: Mapping[str, Callable[[Axes, Option], tuple[GenerateRules, PrefillRules]]
 }
 OWN_AXES: Mapping[str, tuple[str, ...]] = {"mlp": ("d_ff",), "experts": ("expert_ff", "experts"), "vocab": ("vocab",)}
 """What each block beside attention says of the common tables; the residual stream is as attention says."""
+STORED_AXES: Mapping[str, tuple[str, ...]] = {
+    "attention": ("d_model", "q_heads", "kv_heads"),
+    "mlp": ("d_model", "d_ff"),
+    "experts": ("d_model", "expert_ff", "experts"),
+}
+"""The blocks whose weights may be stored twice, and the logical axes that cut them."""
+
+
+class Tables(NamedTuple):
+    """What one option says: the generate table, the table that stores what prefill reads, the prefill table."""
+
+    generate: GenerateRules
+    read: GenerateRules
+    prefill: PrefillRules
+
+
+def tables_of(block: str, names: Axes, option: Option) -> Tables:
+    """The tables of an option of a block."""
+    generate, prefill = RULES[block](names, Option(option.roles, option.modes))
+    if option.stored is None:
+        return Tables(generate, generate, prefill)
+    return Tables(generate, *RULES[block](names, Option(option.stored, option.modes)))
+
+
+def has_copy(block: str, option: Option) -> bool:
+    """Whether an option stores the weights of its block twice."""
+    return option.stored is not None and block in STORED_AXES
+
+
+def rules_of(block: str, names: Axes, option: Option) -> Rules:
+    """The tables of an option of one block alone."""
+    generate, read, prefill = tables_of(block, names, option)
+    return Rules(generate, prefill, {block: read} if has_copy(block, option) else NO_COPIES)
 
 
 def merged_rules(names: Axes, options: Mapping[str, Option]) -> Rules:
-    """The two tables that options of all blocks make up."""
-    stored, rules = attention_rules(names, options["attention"])
+    """The tables that options of all blocks make up."""
+    found = rules_of("attention", names, options["attention"])
+    stored, rules, copies = found.generate, found.prefill, dict(found.copies)
     for block, own in OWN_AXES.items():
         if block in options:
-            block_stored, block_rules = RULES[block](names, options[block])
-            stored = stored._replace(**{name: getattr(block_stored, name) for name in own})
-            rules = rules._replace(**{name: getattr(block_rules, name) for name in own})
-    return Rules(stored, rules)
+            each = rules_of(block, names, options[block])
+            stored = stored._replace(**{name: getattr(each.generate, name) for name in own})
+            rules = rules._replace(**{name: getattr(each.prefill, name) for name in own})
+            copies |= each.copies
+    return Rules(stored, rules, copies)

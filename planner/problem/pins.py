@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.problem import labels
+from planner.problem.options import STORED_AXES
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 
 PinValue = int | str | Sequence[str]
@@ -38,6 +39,14 @@ class Allowed:
     def prefill(self, stored: GenerateRules, rules: PrefillRules) -> bool:
         """Whether a prefill table agrees with every pin, over weights that are stored so."""
         return self.agrees("prefill", rules, prefill_labels(self.block, stored, rules))
+
+    @property
+    def copied(self) -> bool | None:
+        """Whether the block must have a second copy of its weights, or must not; None where it may."""
+        pinned = self.labels.get("prefill.copies")
+        if not isinstance(pinned, tuple) or self.block not in STORED_AXES:
+            return None
+        return self.block in pinned
 
     def agrees(self, phase: str, table: GenerateRules | PrefillRules, own: Mapping[str, str]) -> bool:
         """Whether the table of a phase has the pinned axes and labels."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from cost_models.collectives import permute_s
+from cost_models.meshes import Mesh
 from cost_models.roofline import Roofline
 from cost_models.torus import MeshAxis
 from planner.problem.machine import Machine
-from planner.problem.meshes import Mesh
 from planner.problem.primitives import Collective, residual_bytes
 from planner.problem.rules import PrefillRules
 from planner.problem.sizes import Sizes

@@ -156,7 +156,9 @@ def prefill_attention(
     rows = whole // ways(own)
     yield from all_reduce("prefill.attention.norm", rules.d_model, whole // ways(rules.tokens) * FLOAT32, layers, ways)
     yield from gathers("prefill.attention.tokens", sequence, residual_bytes(rows, rules, program), layers, ways)
-    yield from attention_weights(stored, rules, q_heads, kv_heads, program)
+    if (stored, rules) not in program.gathered:
+        program.gathered[stored, rules] = tuple(attention_weights(stored, rules, q_heads, kv_heads, program))
+    yield from program.gathered[stored, rules]
     yield from row_reduction("prefill.attention.q", rules.d_model, (), rows, q_bytes, layers, program)
     yield from all_reduce("prefill.attention.kv", rules.d_model, rows * kv_bytes, layers, ways)
     kv_tokens = whole // ways(apart)
@@ -239,8 +241,9 @@ def prefill_step(
     """Collectives of the prefill of `prompts` of `tokens` each, all chunks together, in the order of a step."""
     count, tokens = steps_of(tokens, chunk)
     first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program, prompts))
-    attention = prefill_attention(*rules, tokens, program, prompts)
-    mlp, experts = prefill_mlp(*rules, tokens, program, prompts), prefill_experts(*rules, tokens, program, prompts)
+    attention = prefill_attention(rules.read("attention"), rules.prefill, tokens, program, prompts)
+    mlp = prefill_mlp(rules.read("mlp"), rules.prefill, tokens, program, prompts)
+    experts = prefill_experts(rules.read("experts"), rules.prefill, tokens, program, prompts)
     return [*repeated([*first, *attention, *mlp, *experts, *last], count)]
 
 

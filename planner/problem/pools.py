@@ -16,6 +16,7 @@ import numpy as np
 from planner.problem import hbm
 from planner.problem.demand import Demand
 from planner.problem.drafts import Drafts, tokens_per_step
+from planner.problem.floors import Floors
 from planner.problem.handover import Link
 from planner.problem.legal import legal_batch
 from planner.problem.machine import Machine
@@ -23,7 +24,7 @@ from planner.problem.options import D_ROLES, ROLES, Mode, Option, Role, mode_tup
 from planner.problem.pipeline import Pipeline
 from planner.problem.problem import NS, Block, Bools, Column, Floor, Ints, Limits, MeshTable, Problem, Stored
 from planner.problem.rules import GenerateRules, PrefillRules
-from planner.problem.spaces import STREAMS, Key, Roles, code
+from planner.problem.spaces import STREAMS, Key, Roles, Space, code, stored_by
 from planner.problem.tables import Load, Pricer, nanoseconds, units64
 
 PREFILL_STREAMS = ("whole", "d_model", "tokens", "d_model_tokens")
@@ -79,6 +80,11 @@ class PoolPricer:
         return self.pipeline.stages if self.pipeline else 1
 
     @cached_property
+    def floors(self) -> Floors:
+        """The floors of the mesh; weights are stored once."""
+        return Floors(self.machine, self.load)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The blocks of the model."""
         return self.pricer.machine.sizes.blocks
@@ -113,10 +119,10 @@ class PoolPricer:
 
     def prefill_floor(self, prompts: int, limit: int | None) -> Floor:
         """The floor of a prefill, whose slice keeps no cache."""
-        whole, vocab_ns = self.pricer.floors.of(prompts, None), 0
+        whole, vocab_ns = self.floors.of(prompts, None), 0
         if self.pipeline is not None:
             vocab_ns = floor(self.pipeline.vocab_s(whole.prefill_ns / NS, self.machine) * NS)
-        held = sum(self.least_units) + self.pricer.floors.vocab_units
+        held = sum(self.least_units) + self.floors.vocab_units
         stored = (
             Stored(each.prefill_ns, np.zeros((len(each.prefill_ns), 1), dtype=np.int64), fits(units, held, limit))
             for each, units in zip(whole.stored, self.units, strict=True)
@@ -126,7 +132,7 @@ class PoolPricer:
 
     def generate_floor(self, at: int, limit: int | None, drafts: Drafts | None) -> Floor:
         """The floor of a generate step."""
-        whole = self.pricer.floors.of(self.load.prompts[0], limit, drafts=drafts)
+        whole = self.floors.of(self.load.prompts[0], limit, drafts=drafts)
         stored = (
             Stored(np.zeros_like(each.prefill_ns), each.generate_ns[:, [at]], each.fits[:, [at]])
             for each in whole.stored
@@ -136,7 +142,7 @@ class PoolPricer:
     @cached_property
     def units(self) -> list[Ints]:
         """HBM units of every way to store the weights of a block's floor."""
-        return [block.units // self.stages for block in self.pricer.floors.blocks]
+        return [block.units // self.stages for block in self.floors.blocks]
 
     @cached_property
     def least_units(self) -> list[int]:
@@ -150,7 +156,7 @@ class PoolPricer:
         tables = [self.pricer.rules(name, Option(*key)) for key in keys]
         read = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in tables]
         each_once = {pair: self.prefill(name, *pair, prompts) for pair in dict.fromkeys(read)}
-        weights = {stored: self.kept(name, hbm.WEIGHTS_BYTES[name](stored, sizes, ways)) for stored, _ in tables}
+        weights = {stored: self.kept(name, hbm.block_weights_bytes(name, stored, sizes, ways)) for stored, _ in tables}
         priced = [
             (each_once[pair][0], each_once[pair][1] + weights[stored])
             for pair, (stored, _) in zip(read, tables, strict=True)
@@ -159,7 +165,7 @@ class PoolPricer:
         units = units64(each[1] for each in priced)
         column = Column(np.zeros_like(units), units, np.ones(len(keys), dtype=np.bool_))
         ns = nanoseconds(each[0] for each in priced)
-        return Block(name, [Option(*key) for key in keys], residual, ns, lambda _: column)
+        return Block(name, prefill_space(keys), residual, ns, lambda _: column)
 
     def prefill(self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int) -> tuple[float, int]:
         """Seconds of the prefill of a block through all stages, and the bytes per chip that it holds meanwhile."""
@@ -187,8 +193,7 @@ class PoolPricer:
         column = Column(nanoseconds(each[0] for each in priced), units64(each[1] for each in priced), legal)
         streams = [[STREAMS.index(stream(role)) for role in each] for each in roles]
         residual = np.array([code(each, len(STREAMS)) for each in streams], dtype=np.int64)
-        options = [Option(each, (Mode.SAME,) * len(each)) for each in roles]
-        return Block(name, options, residual, np.zeros_like(column.hbm), lambda _: column)
+        return Block(name, generate_space(roles), residual, np.zeros_like(column.hbm), lambda _: column)
 
     def keys(self, name: str) -> list[Key]:
         """The ways to store and use a block's weights in prefill that are legal and pinned so."""
@@ -198,7 +203,7 @@ class PoolPricer:
             self._keys[name] = [
                 key
                 for each in stored
-                if self.pricer.legal(name, self.pricer.stored(name, each))
+                if self.pricer.legal_stored(name, self.pricer.stored(name, each))
                 for modes in mode_tuples(sizes, each)
                 if self.pricer.keeps_key(name, key := (each, modes), self.load.even(None))
             ]
@@ -210,6 +215,20 @@ class PoolPricer:
             every = role_tuples(self.pricer.axis_sizes, ROLES[name])
             self._roles[name] = [each for each in every if self.pricer.keeps_roles(name, each)]
         return self._roles[name]
+
+
+def prefill_space(keys: list[Key]) -> Space:
+    """Options of prefill alone."""
+    stored = tuple(dict.fromkeys(each for each, _ in keys))
+    of = np.array([stored.index(each) for each, _ in keys], dtype=np.int64)
+    return Space(stored, tuple(keys), of, np.arange(len(keys), dtype=np.int64))
+
+
+def generate_space(roles: list[Roles]) -> Space:
+    """Options of generate alone."""
+    keys = tuple(dict.fromkeys((stored_by(each), (Mode.SAME,) * len(each)) for each in roles))
+    of = np.array([keys.index((stored_by(each), (Mode.SAME,) * len(each))) for each in roles], dtype=np.int64)
+    return Space(tuple(roles), keys, np.arange(len(roles), dtype=np.int64), of)
 
 
 def prefill_stream(role: Role, mode: Mode) -> int:

@@ -6,7 +6,7 @@ operand and result. Entries over no axes are left out.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 from typing import Literal, NamedTuple
 
@@ -36,6 +36,10 @@ class Program:
     ways: Ways
     min_scatter_rows: int
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
+    gathered: dict[tuple[GenerateRules, PrefillRules], tuple[Collective, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """The gathers of attention's weights, which no number of tokens changes, by the tables that they follow from."""
 
 
 def repeated(found: Iterable[Collective], count: int) -> Iterable[Collective]:

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cost_models.lengths import AS_PLANNED, Reading
+from cost_models.meshes import Mesh
 from planner.problem.arrivals import Arrivals
-from planner.problem.meshes import Mesh
 
 UNIT_BYTES = 64 * 1024
 NS = 1_000_000_000

@@ -1,12 +1,14 @@
 """Rule tables (logical axis -> mesh axes) and what they do to sizes: ways, padded heads, padded widths.
 
-The two tables of a plan share one mesh. Weights are stored once, as the generate table says; prefill gathers a weight
-over every axis that its own table leaves out.
+The two tables of a plan share one mesh. Weights are stored as the generate table says, and a block may have a second
+copy that prefill reads instead; prefill gathers a weight over every axis that its own table leaves out.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil, prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 Axes = tuple[str, ...]
@@ -44,11 +46,19 @@ class PrefillRules(NamedTuple):
     experts: Axes = ()
 
 
+NO_COPIES: Mapping[str, GenerateRules] = MappingProxyType({})
+
+
 class Rules(NamedTuple):
-    """Both tables of a plan."""
+    """Both tables of a plan, and for each block with a second copy of its weights the table that stores it."""
 
     generate: GenerateRules
     prefill: PrefillRules
+    copies: Mapping[str, GenerateRules] = NO_COPIES
+
+    def read(self, block: str) -> GenerateRules:
+        """The table by which the weights that prefill reads of a block are stored."""
+        return self.copies.get(block, self.generate)
 
 
 @cache

@@ -1,10 +1,14 @@
-"""Block tables of one mesh: every legal option of each block, priced when the solver asks."""
+"""Block tables of one mesh: every legal option of each block, priced when the solver asks.
 
-from collections.abc import Iterable, Mapping
+Of the options over second copies of weights only those are there that no other option makes needless (`second.py`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import ceil, gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +28,11 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.options import ROLES, RULES, UNRENDERED_ROLES, Mode, Option
+from planner.problem.options import ROLES, RULES, STORED_AXES, UNRENDERED_ROLES, Mode, Option, Role
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
+from planner.problem.second import Pairs, Sides, with_every_key
 from planner.problem.spaces import Key, Roles, Space, residuals, space_of
 
 
@@ -76,6 +81,26 @@ class Load:
         return reading(self.lengths, self.buckets, self.prompt, prompts)
 
 
+class Judged(NamedTuple):
+    """What else than prices tells prefill sides apart: one is never left out for another with another `apart`, nor for
+    one whose change against an earlier plan is greater, over weights that are stored once or over a copy."""
+
+    apart: int = 0
+    change: int = 0
+    copied_change: int = 0
+
+
+Judge = Callable[[Key], Judged]
+
+
+class PrefillPrices(NamedTuple):
+    """Nanoseconds, and units of 64 KiB that prefill holds and that a copy takes, for each prefill side."""
+
+    ns: Ints
+    held: Ints
+    copy: Ints
+
+
 @dataclass(frozen=True)
 class Pricer:
     """The options of the blocks on one mesh, and their prices, for every number of prompts, chunk and drafts.
@@ -87,10 +112,10 @@ class Pricer:
     load: Load
     allowed: Mapping[str, Allowed]
     rendered: bool
-    _spaces: dict[tuple[str, int], Space] = field(default_factory=dict)
+    _pairs: dict[tuple[str, int], Pairs] = field(default_factory=dict)
     _columns: dict[tuple[str, int, int, Drafts | None], Column] = field(default_factory=dict)
-    _prefills: dict[tuple[str, int, int | None], tuple[Ints, Ints]] = field(default_factory=dict)
-    _tables: dict[tuple[str, int], list[tuple[GenerateRules, PrefillRules]]] = field(default_factory=dict)
+    _prices: dict[tuple[str, int, int | None], PrefillPrices] = field(default_factory=dict)
+    _copies: dict[tuple[str, int], Ints] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -106,7 +131,7 @@ class Pricer:
     @cached_property
     def floors(self) -> Floors:
         """The floors of the mesh."""
-        return Floors(self.machine, self.load)
+        return Floors(self.machine, self.load, copies=not self.rendered)
 
     def tables(self) -> list[MeshTable]:
         """One table for every number of prompts read together, every chunk, with drafts and without."""
@@ -131,57 +156,98 @@ class Pricer:
             reading=self.load.reading(prompts),
         )
 
-    def block(self, name: str, prompts: int, chunk: int | None = None, drafts: Drafts | None = None) -> Block:
+    def block(
+        self,
+        name: str,
+        prompts: int,
+        chunk: int | None = None,
+        drafts: Drafts | None = None,
+        judge: Judge | None = None,
+    ) -> Block:
         """One block with its prefill prices; those of generate wait for a batch."""
+        space, prices = self.space(name, prompts, chunk, judge), self.prefill_prices(name, prompts, chunk)
+        held = prices.held[space.key_of] + np.where(space.copied, prices.copy[space.key_of], 0)
         even = self.load.even(chunk)
-        space, (ns, held) = self.space(name, even), self.prefills(name, prompts, chunk)
 
         def column(at: int) -> Column:
-            return with_held(self.column(name, even, at, drafts), held)
+            found, of = self.column(name, even, at, drafts), space.role_of
+            return Column(found.generate_ns[of], found.hbm[of] + held, found.legal[of])
 
-        return Block(name, space, space.residual, ns, column)
+        return Block(name, space, space.residual, prices.ns[space.key_of], column)
 
-    def prefills(self, name: str, prompts: int, chunk: int | None) -> tuple[Ints, Ints]:
-        """Nanoseconds of the prefill of all options of a block, and units that they hold meanwhile."""
-        read, even = (name, prompts, chunk), self.load.even(chunk)
-        if read not in self._prefills:
-            tables, key_of = self.prefill_tables(name, even), self.space(name, even).key_of
-            each_once = {pair: self.prefill(name, *pair, prompts, chunk) for pair in dict.fromkeys(tables)}
-            priced = [each_once[pair] for pair in tables]
-            ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-            self._prefills[read] = ns[key_of], units[key_of]
-        return self._prefills[read]
+    def space(self, name: str, prompts: int, chunk: int | None = None, judge: Judge | None = None) -> Space:
+        """The legal options of a block that keep the pins."""
+        pairs, copied = self.pairs(name, self.load.even(chunk)), self.copied(name)
+        if copied is False or not (pairs.space.keys and pairs.space.roles):
+            return pairs.space
+        ns, held, copy = self.prefill_prices(name, prompts, chunk)
+        judged = [judge(key) for key in pairs.space.keys] if judge else [Judged()] * len(ns)
+        apart, change, copied_change = np.array(judged, dtype=np.int64).T
+        own = np.stack([ns, held, change], axis=1)
+        sides = Sides(own, np.stack([ns, held + copy, copied_change], axis=1), apart)
+        return pairs.copies_alone(sides) if copied else pairs.with_copies(sides)
 
-    def space(self, name: str, even: int) -> Space:
-        """The legal options of a block that keep the pins, where token axes divide so many tokens."""
-        if (name, even) not in self._spaces:
+    def copied(self, name: str) -> bool | None:
+        """Whether a block must store its weights twice, or must not, as all that is rendered; None where it may."""
+        return False if self.rendered else self.allowed[name].copied
+
+    def pairs(self, name: str, even: int) -> Pairs:
+        """The options of a block that store weights once, and all its prefill sides, where token axes divide so many
+        tokens."""
+        if (name, even) not in self._pairs:
             roles = tuple(role for role in ROLES[name] if not (self.rendered and role in UNRENDERED_ROLES))
-            self._spaces[name, even] = space_of(
+            space = space_of(
                 self.axis_sizes,
                 roles,
                 lambda each: self.keeps_roles(name, each),
                 lambda key: self.keeps_key(name, key, even),
             )
-        return self._spaces[name, even]
+            if self.copied(name) is not False:
+                space = with_every_key(
+                    space,
+                    self.axis_sizes,
+                    roles,
+                    lambda each: self.legal_stored(name, self.stored(name, as_read(each))),
+                    lambda key: self.keeps_key(name, key, even),
+                )
+            self._pairs[name, even] = Pairs(space)
+        return self._pairs[name, even]
 
-    def prefill_tables(self, name: str, even: int) -> list[tuple[GenerateRules, PrefillRules]]:
-        """The tables that the prefill of each key is priced by; that of the vocabulary does not ask what is stored."""
-        if (name, even) not in self._tables:
-            pairs = (self.rules(name, Option(*key)) for key in self.space(name, even).keys)
-            self._tables[name, even] = [
-                (GenerateRules(), rules) if name == "vocab" else (stored, rules) for stored, rules in pairs
-            ]
-        return self._tables[name, even]
+    def prefill_prices(self, name: str, prompts: int, chunk: int | None) -> PrefillPrices:
+        """The prices of every prefill side; that of the vocabulary does not ask what is stored, and needs no copy."""
+        if (name, prompts, chunk) not in self._prices:
+            even = self.load.even(chunk)
+            pairs = [self.rules(name, Option(*key)) for key in self.pairs(name, even).space.keys]
+            tables = [(GenerateRules() if name == "vocab" else stored, rules) for stored, rules in pairs]
+            each_once = {pair: self.prefill(name, *pair, prompts, chunk) for pair in dict.fromkeys(tables)}
+            priced = [each_once[pair] for pair in tables]
+            ns, held = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
+            self._prices[name, prompts, chunk] = PrefillPrices(ns, held, self.copy_units(name, even))
+        return self._prices[name, prompts, chunk]
+
+    def copy_units(self, name: str, even: int) -> Ints:
+        """Units of 64 KiB per chip of a second copy of a block's weights, for each prefill side; no matter how often
+        prompts are priced, computed once."""
+        if (name, even) not in self._copies:
+            sizes, ways, keys = self.machine.sizes, self.machine.ways, self.pairs(name, even).space.keys
+            found = {
+                stored: hbm.block_weights_bytes(name, self.stored(name, stored), sizes, ways)
+                if name in STORED_AXES
+                else 0
+                for stored in dict.fromkeys(stored for stored, _ in keys)
+            }
+            self._copies[name, even] = units64(found[stored] for stored, _ in keys)
+        return self._copies[name, even]
 
     def keeps_roles(self, name: str, roles: Roles) -> bool:
         """Whether the generate side of an option is legal at some batch, and pinned so."""
         stored = self.stored(name, roles)
-        legal = self.legal(name, stored)
+        legal = self.legal_stored(name, stored)
         legal = legal and any(legal_batch(stored, batch, self.machine) for batch in self.load.batches)
         return legal and self.allowed[name].generate(stored)
 
-    def legal(self, name: str, stored: GenerateRules) -> bool:
-        """Whether the weights of a block can be stored this way."""
+    def legal_stored(self, name: str, stored: GenerateRules) -> bool:
+        """Whether the weights of a block may be stored by a table."""
         legal = legal_d_model(stored, self.machine)
         legal = legal and (name != "attention" or legal_heads(stored, self.machine))
         legal = legal and (name != "mlp" or legal_d_ff(stored, self.machine))
@@ -204,9 +270,9 @@ class Pricer:
         return self._rules[name, option]
 
     def column(self, name: str, even: int, at: int, drafts: Drafts | None) -> Column:
-        """Prices of all options of a block at a batch, without what prefill holds."""
+        """Prices of all generate sides of a block at a batch, without what prefill holds."""
         if (name, even, at, drafts) not in self._columns:
-            space, batch = self.space(name, even), self.load.batches[at]
+            space, batch = self.pairs(name, even).space, self.load.batches[at]
             rules = [self.stored(name, roles) for roles in space.roles]
             legal = np.array([legal_batch(each, batch, self.machine) for each in rules], dtype=np.bool_)
             priced = [
@@ -214,9 +280,7 @@ class Pricer:
                 for each, ok in zip(rules, legal, strict=True)
             ]
             ns, units = nanoseconds(each[0] for each in priced), units64(each[1] for each in priced)
-            self._columns[name, even, at, drafts] = Column(
-                ns[space.role_of], units[space.role_of], legal[space.role_of]
-            )
+            self._columns[name, even, at, drafts] = Column(ns, units, legal)
         return self._columns[name, even, at, drafts]
 
     def generate(self, name: str, rules: GenerateRules, batch: int, drafts: Drafts | None) -> tuple[float, int]:
@@ -258,9 +322,10 @@ class Pricer:
         return seconds_of(work, machine), held
 
 
-def with_held(column: Column, held: Ints) -> Column:
-    """A column with what prefill holds added."""
-    return Column(column.generate_ns, column.hbm + held, column.legal)
+def as_read(stored: Roles) -> Roles:
+    """Roles that store weights as these do, and that ask no more of them than prefill does: queries that are made on
+    copies of KV heads may meet the cache elsewhere."""
+    return tuple(Role.HEADS_BATCH if role is Role.COPIED_KV else role for role in stored)
 
 
 def nanoseconds(seconds: Iterable[float]) -> Ints:

@@ -1,9 +1,10 @@
 """Bars: predicted time by part and resource, and the HBM budget."""
 
 from planner.explain import Subject
-from planner.explain.memory import ITEMS, meaning
+from planner.explain.memory import meaning
 from planner.explain.parts import RESOURCES
 from planner.plan.schema import Hbm, Roofline
+from planner.plan.show import hbm_items
 from planner.plan.units import bytes_text, percent_text, seconds_text
 from planner.report.html import Html, element, joined
 
@@ -53,10 +54,10 @@ def hbm_bar(subject: Subject) -> Html:
     hbm = subject.plan.hbm
     segments = [
         element("i", class_=item, style=f"width: {width(hbm, item):.2f}%", title=f"{item} {size(hbm, item)}")
-        for item in ITEMS
+        for item in hbm_items(hbm)
     ]
     entries: list[str] = []
-    for item in ITEMS:
+    for item in hbm_items(hbm):
         share = percent_text(getattr(hbm, item) / hbm.capacity)
         entries.append(
             element(

@@ -6,8 +6,8 @@ from planner.explain import Subject, explain
 from planner.explain.fleet import explain_fleet, slices_text
 from planner.explain.phases import load_text, runner_up_sentence
 from planner.explain.service import explain_proof, explain_service
-from planner.plan.schema import Plan
-from planner.plan.show import RULE_MEANING
+from planner.plan.schema import Plan, Prefill
+from planner.plan.show import RULE_MEANING, copy_texts
 from planner.plan.units import bytes_text, digits, seconds_text
 from planner.report.bars import hbm_bar, time_bars, time_legend
 from planner.report.flow import flow_svg
@@ -121,6 +121,8 @@ def rule_table(subject: Subject, name: str) -> Html:
         for logical, axes in dict(phase.rules).items()
     ]
     strategies = [element("li", f"{block}: {text}") for block, text in dict(phase.strategy).items()]
+    if isinstance(phase, Prefill):
+        strategies += [element("li", f"reads {text}") for text in copy_texts(phase)]
     return joined(table(("logical axis", "mesh axes", "ways", "what it cuts"), rows, (2,)), element("ul", *strategies))
 
 

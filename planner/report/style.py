@@ -36,6 +36,7 @@ th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding:
 .hbm { height: 26px; } .hbm i { border-right: 1px solid var(--paper); }
 .compute { background: var(--compute); } .hbm_ { background: var(--hbm); } .ici { background: var(--ici); }
 .fixed { background: var(--fixed); } .weights { background: var(--weights); } .kv_cache { background: var(--kv_cache); }
+.copies { background: var(--weights); opacity: 0.6; }
 .activations { background: var(--activations); } .logits { background: var(--logits); }
 .reserve { background: var(--reserve); } .free { background: var(--free); }
 svg { max-width: 100%; height: auto; }

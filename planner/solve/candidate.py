@@ -1,14 +1,14 @@
 """One candidate (mesh, batch): its lower bound, and the choices that are left after safe pruning."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from operator import le
 
 import numpy as np
 
-from planner.problem.problem import Block, Ints, MeshTable, Place, Problem, Weights, whole_weights
+from planner.problem.problem import Block, Bools, Ints, MeshTable, Place, Problem, Weights, whole_weights
 
 NEVER = np.int64(2**61)
 CHIP_NS = 10**18
@@ -33,7 +33,8 @@ class Choice:
         return self.prefill_ns, self.generate_ns, self.hbm, self.change
 
 
-Forbid = Callable[["Candidate", Choice], bool]
+Forbidden = tuple[Bools | None, ...]
+"""For each block which of its options are forbidden to all such blocks together; None for a block that may take any."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Candidate:
     batch_index: int
     slices: int = 1
     """How many slices share the requests, where they arrive at random."""
+    _bounds: list[Ints] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def base(self) -> Fraction:
@@ -104,65 +106,78 @@ class Candidate:
         """A linear quantity of every option of a block; options that are not legal here cost `NEVER`."""
         at = self.batch_index
         column = block.column(at)
-        total: Ints = (
-            weights.prefill * block.prefill_ns + weights.generate * column.generate_ns + weights.hbm * column.hbm
+        priced = (
+            (weights.prefill, block.prefill_ns),
+            (weights.generate, column.generate_ns),
+            (weights.hbm, column.hbm),
         )
+        total: Ints = np.zeros_like(block.prefill_ns)
+        for weight, prices in priced:
+            if weight:
+                total = total + weight * prices
         if weights.change:
             total = total + weights.change * block.changes(at)
         return np.where(column.legal, total, NEVER)
 
     def minima(self, weights: Weights) -> list[Ints]:
         """Per block, the least quantity for each residual layout."""
-        found = []
-        for block in self.table.blocks:
-            least = np.full(self.table.residuals, NEVER)
-            np.minimum.at(least, block.residual, self.quantities(block, weights))
-            found.append(least)
-        return found
+        return [self.least_of(block, self.quantities(block, weights)) for block in self.table.blocks]
+
+    def least_of(self, block: Block, quantities: Ints) -> Ints:
+        """The least of a quantity of the options of a block for each residual layout."""
+        least = np.full(self.table.residuals, NEVER)
+        np.minimum.at(least, block.residual, quantities)
+        return least
 
     def residual_bounds(self) -> Ints:
         """For each residual layout a lower bound on the goal, `NEVER` where some limit alone rules it out."""
-        bounds = total(self.minima(self.weights()))
-        for weights, bound in self.limit_rows():
-            bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
-        return bounds
+        if not self._bounds:
+            bounds = total(self.minima(self.weights()))
+            for weights, bound in self.limit_rows():
+                bounds = np.where(total(self.minima(weights)) > bound, NEVER, bounds)
+            self._bounds.append(bounds)
+        return self._bounds[0]
 
     def bound(self) -> Fraction | None:
         """A lower bound on the goal of any solution here, scaled; None if no residual layout is left."""
         least = int(self.residual_bounds().min())
         return None if least >= NEVER else self.base + least * self.weights().scale
 
-    def choices(self, at_most: int | None, forbidden: Forbid | None = None) -> list[Choice]:
+    def choices(
+        self, at_most: int | None, forbidden: Forbidden | None = None, besides: Iterable[tuple[Weights, int]] = ()
+    ) -> list[Choice]:
         """The options that can be in a solution whose (unscaled) goal is `at_most`, less the dominated ones.
 
-        A forbidden option dominates only other forbidden ones.
+        `besides`: other quantities that no such solution exceeds. A forbidden option dominates only other forbidden
+        ones.
         """
-        rows = self.limit_rows()
+        rows = [*self.limit_rows(), *besides]
         if at_most is not None:
             rows.append((self.weights(), min(at_most, int(NEVER) - 1)))
         kept: list[Choice] = []
-        for number in range(len(self.table.blocks)):
-            ranked = dominators(
-                self.fitting(number, rows), lambda choice: forbidden is not None and forbidden(self, choice)
-            )
+        for number, found in enumerate(self.fitting(rows)):
+            choices = (self.choice(number, int(row)) for row in np.flatnonzero(found))
+            ranked = dominators(choices, lambda choice: forbidden is not None and is_forbidden(choice, forbidden))
             kept.extend(choice for choice, dominator in ranked if dominator is None)
         return kept
 
-    def fitting(self, number: int, rows: Iterable[tuple[Weights, int]]) -> Iterator[Choice]:
-        """The legal options of a block with which every quantity can still be within its bound."""
-        block = self.table.blocks[number]
-        fits = block.column(self.batch_index).legal & (self.residual_bounds() < NEVER)[block.residual]
+    def fitting(self, rows: Iterable[tuple[Weights, int]]) -> list[Bools]:
+        """For each block the legal options with which every quantity can still be within its bound."""
+        alive, blocks = self.residual_bounds() < NEVER, self.table.blocks
+        found = [block.column(self.batch_index).legal & alive[block.residual] for block in blocks]
         for weights, bound in rows:
-            fits &= self.least_with(number, weights) <= bound
-        return (self.choice(number, int(row)) for row in np.flatnonzero(fits))
+            for fits, least in zip(found, self.least_with_each(weights), strict=True):
+                fits &= least <= bound
+        return found
 
-    def least_with(self, number: int, weights: Weights) -> Ints:
-        """For each option of a block, the least total of a quantity over solutions that take it."""
-        minima = self.minima(weights)
-        others = total([least for at, least in enumerate(minima) if at != number])
-        block = self.table.blocks[number]
-        combined: Ints = np.minimum(self.quantities(block, weights) + others[block.residual], NEVER)
-        return combined
+    def least_with_each(self, weights: Weights) -> list[Ints]:
+        """For each option of each block, the least total of a quantity over solutions that take it."""
+        blocks = self.table.blocks
+        own = [self.quantities(block, weights) for block in blocks]
+        minima = [self.least_of(block, quantities) for block, quantities in zip(blocks, own, strict=True)]
+        others = [total([least for at, least in enumerate(minima) if at != number]) for number in range(len(blocks))]
+        parts = zip(blocks, own, others, strict=True)
+        return [np.minimum(quantities + rest[block.residual], NEVER) for block, quantities, rest in parts]
 
     def choice(self, number: int, row: int) -> Choice:
         """One row of a block's table as a choice here."""
@@ -177,6 +192,12 @@ class Candidate:
             int(column.hbm[row]),
             block.change_of(row, self.batch_index),
         )
+
+
+def is_forbidden(choice: Choice, forbidden: Forbidden) -> bool:
+    """Whether a choice is among the forbidden ones of its block."""
+    hits = forbidden[choice.block]
+    return hits is not None and bool(hits[choice.index])
 
 
 def total(parts: list[Ints]) -> Ints:

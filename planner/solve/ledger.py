@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+import numpy as np
+
 from planner.problem.problem import LimitName, Problem, Weights
 from planner.solve.candidate import NEVER, Candidate, dominators, total
-from planner.solve.model import Taken, solve_candidate
-from planner.solve.search import Solution, candidates_of
+from planner.solve.model import Taken
+from planner.solve.search import Solution, candidates_of, solve_one
 
 Verdict = Literal["taken", "tied", "dearer", "bounded", "limit", "limits", "illegal"]
 """Why a candidate is not the plan.
@@ -95,7 +97,7 @@ def entry_of(candidate: Candidate, taken: Taken | None) -> Entry:
         return ruled_out(candidate)
     if taken is not None and bound > taken.value:
         return Entry(candidate, "bounded", bound)
-    own = solve_candidate(candidate, candidate.choices(None))
+    own = solve_one(candidate, None)
     if own is None:
         return Entry(candidate, "limits", bound)
     assert taken is not None, "a solved candidate makes the problem feasible"
@@ -127,11 +129,13 @@ def ruled_out(candidate: Candidate) -> Entry:
 def option_entries(taken: Taken) -> Iterator[OptionEntry]:
     """What became of every option of the taken candidate, block by block."""
     candidate, goal = taken.candidate, taken.candidate.weights()
-    best = taken.quantity(goal)
+    best, costs = taken.quantity(goal), candidate.least_with_each(goal)
+    fits = candidate.fitting(candidate.limit_rows())
     for number, block in enumerate(candidate.table.blocks):
-        fronts = {choice.index: by for choice, by in dominators(candidate.fitting(number, candidate.limit_rows()))}
+        fitting = (candidate.choice(number, int(row)) for row in np.flatnonzero(fits[number]))
+        fronts = {choice.index: by for choice, by in dominators(fitting)}
         broken = dict(unfit(candidate, number))
-        cost = candidate.least_with(number, goal)
+        cost = costs[number]
         for index in range(len(block.options)):
             if index in broken:
                 yield broken[index]
@@ -148,7 +152,7 @@ def unfit(candidate: Candidate, number: int) -> Iterator[tuple[int, OptionEntry]
     block = candidate.table.blocks[number]
     alive = candidate.residual_bounds() < NEVER
     named = candidate.problem.named_rows(candidate.place)
-    least = {name: candidate.least_with(number, weights) for name, (weights, _) in named.items()}
+    least = {name: candidate.least_with_each(weights)[number] for name, (weights, _) in named.items()}
     for index in range(len(block.options)):
         broken = next((name for name, (_, most) in named.items() if NEVER > least[name][index] > most), None)
         if not block.column(candidate.batch_index).legal[index]:

@@ -20,7 +20,7 @@ from ortools.sat.python import cp_model
 
 from planner.errors import NotProved
 from planner.problem.problem import Weights
-from planner.solve.candidate import Candidate, Choice, Forbid
+from planner.solve.candidate import Candidate, Choice, Forbidden, is_forbidden
 
 ENFORCED_ROW_LIMIT = 2**30
 OBJECTIVE_LIMIT = 2**60
@@ -94,13 +94,13 @@ def keeps_limits(model: Model) -> None:
         model.cp.add(model.quantity(weights) <= bound)
 
 
-def avoids(model: Model, forbidden: Forbid | None) -> None:
-    """Not every block takes an option of the forbidden set."""
+def avoids(model: Model, forbidden: Forbidden | None) -> None:
+    """Not every block that has forbidden options takes one."""
     if forbidden is None:
         return
-    hits = [forbidden(model.candidate, choice) for choice in model.choices]
-    blocks = {choice.block for choice, hit in zip(model.choices, hits, strict=True) if hit}
-    model.cp.add(sum(t for t, hit in zip(model.taken, hits, strict=True) if hit) <= len(blocks) - 1)
+    blocks = sum(hits is not None for hits in forbidden)
+    pairs = zip(model.taken, model.choices, strict=True)
+    model.cp.add(sum(taken for taken, choice in pairs if is_forbidden(choice, forbidden)) <= blocks - 1)
 
 
 def assert_safe(model: cp_model.CpModel) -> None:
@@ -128,7 +128,7 @@ def run(model: cp_model.CpModel) -> cp_model.CpSolver | None:
     return solver
 
 
-def solve_candidate(candidate: Candidate, choices: list[Choice], forbidden: Forbid | None = None) -> Taken | None:
+def solve_candidate(candidate: Candidate, choices: list[Choice], forbidden: Forbidden | None = None) -> Taken | None:
     """The best solution of a candidate, ties broken by HBM and then by option order; None if there is none."""
     if len({choice.block for choice in choices}) < len(candidate.table.blocks):
         return None

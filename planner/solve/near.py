@@ -25,7 +25,11 @@ def search_near(problem: Problem, changes: Problem, optimum: Solution, within: F
 
 
 def moved_to(problem: Problem, taken: Taken) -> Taken:
-    """A solution as one of a problem with the same tables: without ceilings, and without changes."""
+    """A solution as one of a problem with the same prices: without ceilings, and without changes."""
     at = taken.candidate.mesh_index
-    candidate = Candidate(problem, problem.meshes[at], at, taken.candidate.batch_index)
+    blocks = tuple(replace(block, change=None) for block in taken.candidate.table.blocks)
+    # Which copies of weights are among the options depends on changes: these tables hold them all.
+    table = replace(taken.candidate.table, price=lambda: blocks)
+    meshes = (*problem.meshes[:at], table, *problem.meshes[at + 1 :])
+    candidate = Candidate(replace(problem, meshes=meshes), table, at, taken.candidate.batch_index)
     return Taken(candidate, tuple(candidate.choice(choice.block, choice.index) for choice in taken.choices))

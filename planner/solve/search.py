@@ -8,14 +8,17 @@ is left, and the solution is optimal for the whole problem.
 """
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from planner.problem.problem import Problem
-from planner.solve.candidate import Candidate, Forbid
+import numpy as np
+
+from planner.problem.problem import Bools, Problem
+from planner.solve.candidate import Candidate, Forbidden
 from planner.solve.model import Taken, solve_candidate
+from planner.solve.relaxed import Price, relaxed, sums
 
 PRICED, UNPRICED, NEW = 0, 1, 2
 
@@ -144,34 +147,27 @@ def order(taken: Taken) -> tuple[Fraction, int, int, int]:
     return taken.value, candidate.table.chips, candidate.mesh_index, -candidate.batch
 
 
-def solve_one(candidate: Candidate, best: Taken | None) -> Taken | None:
-    """The best solution of a candidate that is no worse than `best`."""
-    at_most = None if best is None else floor((best.value - candidate.base) / candidate.weights().scale)
-    quick = relaxed_optimum(candidate)
-    if quick is not None:
-        own = quick.quantity(candidate.weights())
-        at_most = own if at_most is None else min(at_most, own)
-    return solve_candidate(candidate, candidate.choices(at_most))
+def solve_one(candidate: Candidate, best: Taken | None, forbidden: Forbidden | None = None) -> Taken | None:
+    """The best solution of a candidate that is no worse than `best`, and in which some block is not forbidden.
 
-
-def relaxed_optimum(candidate: Candidate) -> Taken | None:
-    """The cheapest choices for the most promising residual layout, if they happen to keep every limit.
-
-    A first upper bound: with it the model that CP-SAT has to prove is small.
+    A good solution is found first: with it the model that CP-SAT has to prove is small.
     """
-    weights = candidate.weights()
-    residual = int(candidate.residual_bounds().argmin())
-    picked = []
-    for number, block in enumerate(candidate.table.blocks):
-        costs = candidate.quantities(block, weights)
-        rows = [row for row in range(len(costs)) if block.residual[row] == residual]
-        picked.append(candidate.choice(number, min(rows, key=lambda row: (costs[row], row))))
-    taken = Taken(candidate, tuple(picked))
-    kept = all(taken.quantity(row) <= bound for row, bound in candidate.limit_rows())
-    return taken if kept else None
+    at_most = None if best is None else floor((best.value - candidate.base) / candidate.weights().scale)
+    prices: list[Price] = []
+    for among in allowed(candidate, forbidden):
+        found = relaxed(candidate, at_most, among)
+        at_most, prices = found.at_most, [*prices, *found.prices]
+    choices = candidate.choices(at_most, forbidden, sums(candidate, prices, at_most))
+    return solve_candidate(candidate, choices, forbidden)
 
 
-def runner_up(taken: Taken, forbidden: Forbid) -> Taken | None:
-    """The best solution of the same slice, mesh and batch in which some block leaves the forbidden set."""
-    candidate = taken.candidate
-    return solve_candidate(candidate, candidate.choices(None, forbidden), forbidden)
+def allowed(candidate: Candidate, forbidden: Forbidden | None) -> Iterator[list[Bools] | None]:
+    """The options of each block that make up solutions; where some block must leave its forbidden ones, for each such
+    block those in which it does."""
+    if forbidden is None:
+        yield None
+        return
+    every = [np.ones(len(block.options), dtype=np.bool_) for block in candidate.table.blocks]
+    for number, hits in enumerate(forbidden):
+        if hits is not None:
+            yield [*every[:number], ~hits, *every[number + 1 :]]

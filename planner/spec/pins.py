@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.spec.diagnostic import shown
 
 PinValue = Annotated[int, Field(strict=True)] | str | tuple[str, ...]
-PinKind = Literal["slice", "batch", "chunk", "switch", "kv_cache", "label", "axes"]
+PinKind = Literal["slice", "batch", "chunk", "switch", "kv_cache", "label", "axes", "copies", "mesh"]
 
 KV_CACHE_LAYOUTS = (
     "heads",
@@ -32,14 +32,20 @@ PINS: Mapping[str, PinKind] = {
     "generate.kv_cache": "kv_cache",
     "generate.attention": "label",
     "generate.mlp": "label",
+    "generate.mesh": "mesh",
     **{f"generate.{axis}": "axes" for axis in GENERATE_AXES},
     "prefill.prompts": "batch",
     "prefill.chunk": "chunk",
+    "prefill.copies": "copies",
     "prefill.attention": "label",
     "prefill.mlp": "label",
+    "prefill.mesh": "mesh",
     **{f"prefill.{axis}": "axes" for axis in PREFILL_AXES},
 }
+LISTS = ("axes", "copies", "mesh")
+"""Kinds of pins whose values are lists of words."""
 GENERATE_LAYOUTS = ("replicated", "1d", "2d", "d_model")
+COPIED_BLOCKS = ("attention", "mlp", "experts")
 PREFILL_LAYOUTS = (*GENERATE_LAYOUTS, "sequence_parallel", "weight_gathered")
 _BELOW: Mapping[str, tuple[str, ...]] = {
     "rules": PREFILL_AXES + GENERATE_AXES,
@@ -51,10 +57,12 @@ _BELOW: Mapping[str, tuple[str, ...]] = {
 }
 """What the plan file and its blocks have below them that can be pinned for a phase."""
 _MESH_AXIS = re.compile(r"[xyz][0-9]?")
+_SIZED_AXIS = re.compile(r"([xyz][0-9]?)=[1-9][0-9]*")
 
 
 def read_pins(value: object) -> object:
-    """`value` with the axes of each pin as a tuple; `none` is the empty one. Anything odd is left for `pin_problem`."""
+    """`value` with the axes, or blocks, of each pin as a tuple; `none` is the empty one. Anything odd is left for
+    `pin_problem`."""
     if not isinstance(value, Mapping):
         return value
     return {address: _read(PINS.get(address), pin) for address, pin in value.items()}
@@ -62,7 +70,7 @@ def read_pins(value: object) -> object:
 
 def written(address: str, value: PinValue) -> int | str | list[str]:
     """The pin as a spec file spells it."""
-    if PINS.get(address) != "axes" or not isinstance(value, tuple):
+    if PINS.get(address) not in LISTS or not isinstance(value, tuple):
         return list(value) if isinstance(value, tuple) else value
     return list(value) if len(value) > 1 else (value[0] if value else "none")
 
@@ -71,15 +79,24 @@ def pin_address(text: str) -> str | None:
     """The address of the pin that a plan address means, or None.
 
     `generate.attention.kv_cache` and `generate.strategy.kv_cache` mean `generate.kv_cache`, `generate.rules.d_ff` and
-    `generate.mlp.d_ff` mean `generate.d_ff`, `spec.hardware.slice` means `slice`, and `pins.` may stand before a pin.
+    `generate.mlp.d_ff` mean `generate.d_ff`, `spec.hardware.slice` means `slice`, `mesh` means `generate.mesh`, and
+    `pins.` may stand before a pin.
     """
     words = text.removeprefix("spec.").removeprefix("pins.").split(".")
     if words[-1] in ("slice", "slices") and words[:-1] in ([], ["hardware"]):
         return "slice"
+    if words == ["mesh"]:
+        return "generate.mesh"
     if len(words) == 3 and words[2] in _BELOW.get(words[1], ()):
         words = [words[0], words[2]]
     address = ".".join(words)
     return address if address in PINS else None
+
+
+def pinned_mesh(pins: Mapping[str, PinValue]) -> tuple[str, ...] | None:
+    """The axes of the pinned mesh, `x=4` each; None where no mesh is pinned. Both phases have the same."""
+    value = pins.get("generate.mesh", pins.get("prefill.mesh"))
+    return value if isinstance(value, tuple) else None
 
 
 def pin_choices(address: str) -> tuple[str, ...]:
@@ -106,6 +123,13 @@ def pin_problem(address: str, value: object) -> str | None:
             good = isinstance(value, tuple) and all(_is_mesh_axis(axis) for axis in value)
             wanted = "mesh axes without repeats: x, [x, y] or none"
             good = good and isinstance(value, tuple) and len(set(value)) == len(value)
+        case "mesh":
+            good = isinstance(value, tuple) and value != () and all(_sized_axis(axis) for axis in value)
+            wanted = "mesh axes with their sizes, each once: [x=4, y0=2, y1=2]"
+            good = good and isinstance(value, tuple) and len({_sized_axis(axis) for axis in value}) == len(value)
+        case "copies":
+            good = isinstance(value, tuple) and set(value) <= set(COPIED_BLOCKS) and len(set(value)) == len(value)
+            wanted = f"blocks without repeats, of {', '.join(COPIED_BLOCKS)}, or none"
         case "slice":
             good = isinstance(value, str)
             wanted = "a topology such as 4x4"
@@ -124,7 +148,13 @@ def _is_mesh_axis(axis: object) -> bool:
     return isinstance(axis, str) and _MESH_AXIS.fullmatch(axis) is not None
 
 
+def _sized_axis(axis: object) -> str | None:
+    """The name of a mesh axis that is written with its size, or None."""
+    found = _SIZED_AXIS.fullmatch(axis) if isinstance(axis, str) else None
+    return found[1] if found else None
+
+
 def _read(kind: PinKind | None, value: object) -> object:
-    if kind == "axes" and isinstance(value, str):
+    if kind in LISTS and isinstance(value, str):
         return () if value == "none" else (value,)
     return tuple(value) if isinstance(value, list) else value

@@ -9,7 +9,7 @@ from math import isqrt
 
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
-from planner.spec.nearest import nearest
+from planner.spec.nearest import nearest, nearest_few
 from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 
@@ -233,6 +233,51 @@ def pin(spec: Spec) -> Iterator[Finding]:
         elif problem := pin_problem(address, value):
             close = nearest(value, pin_choices(address)) if isinstance(value, str) else None
             yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)
+        elif address == "prefill.copies" and (problem := copies_problem(spec, value)):
+            yield Finding(("pins", address), problem)
+
+
+def mesh_of_phases(spec: Spec) -> Iterator[Finding]:
+    """The pinned mesh is one of a slice that may be used, and the same in both phases."""
+    meshes = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
+    for address in meshes:
+        if problem := mesh_problem(spec, address):
+            yield Finding(("pins", address), problem[0], problem[1])
+            return
+    if len({frozenset(value) if isinstance(value, tuple) else value for value in meshes.values()}) > 1:
+        message = "generate.mesh and prefill.mesh differ, and both phases take turns on one mesh"
+        yield Finding(("pins", "prefill.mesh"), message, "pin one of them")
+
+
+def mesh_problem(spec: Spec, address: str) -> tuple[str, str | None] | None:
+    """Why the mesh that is pinned at an address is none of the slices that may be used, and the nearest that is."""
+    from cost_models.chips import UnknownChip, chip
+    from cost_models.meshes import all_meshes, axis_texts, meshes_named
+    from cost_models.torus import IllegalSlice, parse_slice
+
+    value, pinned = spec.pins[address], spec.pins.get("slice")
+    texts = (str(pinned),) if pinned is not None else spec.hardware.slices
+    try:
+        slices = [parse_slice(chip(spec.hardware.chip), text) for text in texts]
+    except (UnknownChip, IllegalSlice):
+        return None
+    if not isinstance(value, tuple) or pin_problem(address, value) or any(meshes_named(s, value) for s in slices):
+        return None
+    known = [f"[{', '.join(axis_texts(mesh))}]" for each in slices for mesh in all_meshes(each)]
+    written = f"[{', '.join(value)}]"
+    close = nearest(written, known) or nearest_few(written, known)[0]
+    return f"{address}: {written} is no mesh of {spec.hardware.chip} {' or '.join(texts)}", f"did you mean {close}?"
+
+
+def copies_problem(spec: Spec, value: object) -> str | None:
+    """Why no plan of a spec can have second copies of the weights of these blocks, or None."""
+    blocks = value if isinstance(value, tuple) else ()
+    if blocks and spec.serving.strategies == "rendered":
+        return "prefill.copies must be none: what is rendered stores weights once; set serving.strategies to all"
+    moe = spec.model.moe
+    lacking = {"experts": moe is None, "mlp": moe is not None and not moe.dense_layers and not moe.shared_experts}
+    missing = [block for block in blocks if lacking.get(block)]
+    return f"prefill.copies names {missing[0]}, and the model has none" if missing else None
 
 
 def lacking_block(address: str, spec: Spec) -> str | None:
@@ -299,6 +344,7 @@ RULES: tuple[Rule, ...] = (
     pinned_slice,
     chunked_rendered,
     speculation_pin,
+    mesh_of_phases,
 )
 
 

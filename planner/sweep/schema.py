@@ -3,11 +3,11 @@
 The JSON output is these records. Sizes are bytes, times are seconds; numbers have six significant digits.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from planner.plan.schema import Fleet, GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
+from planner.plan.schema import Copies, Fleet, GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
 from planner.problem.problem import LimitName
 
 FORMAT_VERSION = "1.0"
@@ -31,6 +31,7 @@ class Point(Record):
     mesh: tuple[MeshAxis, ...]
     prefill_rules: PrefillRules
     generate_rules: GenerateRules
+    prefill_copies: Copies | None = None
     prefill_strategy: Strategy
     generate_strategy: Strategy
     prefill_step_s: float
@@ -45,14 +46,19 @@ class Point(Record):
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """What tells two points of the same spec apart: slice, batch, mesh and rules."""
+        """What tells two points of the same spec apart: slice, batch, mesh, rules and copies."""
         return (
             self.values["slice"],
             self.values["generate.batch"],
             self.mesh,
             self.prefill_rules,
+            self.prefill_copies,
             self.generate_rules,
         )
+
+    @model_serializer(mode="wrap")
+    def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value is not None or name != "prefill_copies"}
 
 
 class Conflict(Record):

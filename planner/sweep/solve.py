@@ -176,6 +176,7 @@ def point_of(plan: Plan, values: Values, best_for: tuple[BestFor, ...]) -> Point
         mesh=plan.mesh.axes,
         prefill_rules=plan.prefill.rules,
         generate_rules=plan.generate.rules,
+        prefill_copies=plan.prefill.copies,
         prefill_strategy=plan.prefill.strategy,
         generate_strategy=plan.generate.strategy,
         prefill_step_s=rounded(plan.prefill.step_s),

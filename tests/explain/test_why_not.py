@@ -50,7 +50,7 @@ def test_the_price_is_that_of_the_plan_with_the_pin(name: str, question: str, go
     assert found.verdict in ("costs", "has")
     if found.verdict == "has":
         return
-    pin = found.pin
+    (pin,) = found.pins
     value = f"[{', '.join(pin.value)}]" if isinstance(pin.value, tuple) else pin.value
     other = example_plan(name, f"objective={goal}", f"pins.{pin.address}={value}")
     assert found.ratio == pytest.approx(GOALS[goal](other) / GOALS[goal](plan), rel=SOLVER_PRICES)
@@ -208,3 +208,67 @@ def test_the_command_answers_every_question_in_text_and_json(
     assert [each["pin"] for each in data["why_not"]] == [Pin.read(q, spec_of(plan)).text for q in questions]
     with pytest.raises(CannotRun, match="asks about the whole plan"):
         explain_command(path, "hbm", "text", questions)
+
+
+def test_pins_in_one_question_are_meant_together() -> None:
+    plan = example_plan(L70B)
+    found = answer(plan, "generate.kv_cache=batch & generate.batch=16")
+    other = example_plan(L70B, "pins.generate.kv_cache=batch", "pins.generate.batch=16")
+    assert found.verdict == "costs"
+    assert found.ratio == pytest.approx(GOALS["cost"](other) / GOALS["cost"](plan), rel=SOLVER_PRICES)
+    assert "why not generate.kv_cache=batch & generate.batch=16?" in answers_to_text([found], "cost")
+    alone = [answer(plan, question).ratio for question in ("generate.kv_cache=batch", "generate.batch=16")]
+    assert found.ratio >= max(alone) - SOLVER_PRICES
+    data = json.loads(answers_to_json([found]))["why_not"][0]
+    assert data["pin"] == "generate.kv_cache=batch & generate.batch=16"
+
+
+def test_a_plan_has_all_pins_of_a_question_or_has_it_not() -> None:
+    plan = example_plan(L70B)
+    mesh = ",".join(f"{axis.name}={axis.size}" for axis in plan.mesh.axes)
+    both = f"generate.mesh={mesh} & generate.batch={plan.generate.batch}"
+    assert answer(plan, both).verdict == "has"
+    assert answer(plan, f"mesh={mesh}").verdict == "has"
+    assert answer(plan, f"{both} & generate.kv_cache=batch").verdict == "costs"
+
+
+def test_rules_that_pins_break_together_are_told() -> None:
+    found = answer(example_plan(SMOLLM2), "generate.kv_cache=batch & generate.batch=3")
+    assert found.verdict == "illegal"
+    assert re.search(r"a batch of 3 does not divide \d ways", " ".join(found.reasons))
+    assert "together with" not in " ".join(found.reasons)
+
+
+def test_a_slice_without_the_specs_own_pinned_mesh_has_no_layout() -> None:
+    found = answer(example_plan(L70B, "pins.generate.mesh=[x=4, y=4]"), "slice=2x4")
+    assert found.verdict == "illegal"
+    assert found.reasons == (
+        "together with generate.mesh=x=4,y=4",
+        "no mesh of v5e 2x4 has the pinned axes",
+    )
+
+
+@pytest.mark.parametrize("mesh", ["x=4,y0=2,y1=2", "x0=2,x1=2,y=4"])
+def test_another_mesh_may_be_asked_for_even_one_that_is_a_renamed_equal(mesh: str) -> None:
+    plan = example_plan(L70B, "pins.generate.mesh=[x=4, y=4]")
+    found = answer(plan, f"prefill.mesh={mesh}")
+    other = example_plan(L70B, f"pins.generate.mesh=[{mesh}]")
+    assert tuple(f"{axis.name}={axis.size}" for axis in other.mesh.axes) == tuple(mesh.split(","))
+    assert found.ratio == pytest.approx(GOALS["cost"](other) / GOALS["cost"](plan), rel=SOLVER_PRICES)
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("generate.mesh=x=4,y=2", r"\[x=4, y=2\] is no mesh of v5e 4x4; did you mean \[x=4, y=4\]\?"),
+        ("slice=2x4 & generate.mesh=x=4,y=4", r"\[x=4, y=4\] is no mesh of v5e 2x4; did you mean \[x=2, y=4\]\?"),
+        ("generate.mesh=x", r"must be mesh axes with their sizes, each once"),
+        ("generate.mesh=x=4,y=4 & prefill.mesh=x=4,y0=2,y1=2", r"both phases take turns on one mesh"),
+        ("generate.batch=4 & generate.batch=8", r"asks for generate\.batch twice"),
+        ("generate.batch=4 & ", r"is not of the form ADDRESS=VALUE"),
+        ("generate.batch=4 & generate.kv_cach=heads", r"cannot be pinned"),
+    ],
+)
+def test_what_cannot_be_asked_together_is_told(question: str, message: str) -> None:
+    with pytest.raises(WrongPin, match=message):
+        answer(example_plan(L70B), question)

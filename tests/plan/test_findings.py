@@ -254,6 +254,7 @@ def test_gathering_all_weights_overtakes_between_64_and_256_prompts():
         "prefill.d_model": (),
         "prefill.q_heads": (),
         "prefill.d_ff": (),
+        "prefill.copies": (),
     }
     kept_axes = {name.replace("generate", "prefill"): axes for name, axes in TWO_D.items() if axes}
     ratios = {}

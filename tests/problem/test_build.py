@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from cost_models.chips import chip
+from cost_models.meshes import meshes
 from cost_models.torus import parse_slice
 from planner.errors import Unsupported
 from planner.plan.make import make_plan
 from planner.problem import labels
 from planner.problem.build import batches_of, build, prefill_buckets
-from planner.problem.meshes import meshes
-from planner.problem.options import attention_rules, mlp_rules
+from planner.problem.options import has_copy, tables_of
 from planner.render import render_package
 from planner.spec import bundled_models, is_packaged, load_spec
 from planner.spec.pins import GENERATE_LAYOUTS, KV_CACHE_LAYOUTS, PREFILL_LAYOUTS
@@ -43,15 +43,18 @@ def test_every_option_is_legal_in_its_tables():
         machine = table.source.machine
         names = tuple(axis.name for axis in table.mesh)
         for option in table.blocks[0].options:
-            generate, prefill = attention_rules(names, option)
-            assert set(prefill.q_heads) <= set(generate.q_heads)
-            assert prefill.kv_heads == tuple(a for a in generate.kv_heads if a in prefill.q_heads)
-            assert generate.d_model[: len(prefill.d_model)] == prefill.d_model
-            assert not set(generate.d_model) & set(generate.q_heads)
+            generate, read, prefill = tables_of("attention", names, option)
+            assert (read is not generate) == (option.stored is not None) == has_copy("attention", option)
+            assert set(prefill.q_heads) <= set(read.q_heads)
+            assert prefill.kv_heads == tuple(a for a in read.kv_heads if a in prefill.q_heads)
+            assert set(prefill.kv_heads) <= set(generate.kv_heads)
+            assert read.d_model[: len(prefill.d_model)] == prefill.d_model
             assert not set(prefill.d_model) & set(prefill.tokens)
             assert set(generate.batch) <= set(generate.d_model + generate.q_heads)
-            assert machine.sizes.d_model % machine.ways(generate.d_model) == 0
-            gathered = set(generate.q_heads + generate.d_model) - set(prefill.q_heads + prefill.d_model)
+            for stored in (generate, read):
+                assert not set(stored.d_model) & set(stored.q_heads)
+                assert machine.sizes.d_model % machine.ways(stored.d_model) == 0
+            gathered = set(read.q_heads + read.d_model) - set(prefill.q_heads + prefill.d_model)
             assert gathered <= set(prefill.tokens)
 
 
@@ -61,14 +64,14 @@ def test_labels_are_those_that_can_be_pinned():
     attention, mlp, _ = built.problem.meshes[-1].blocks
     generate, prefill, caches = set(), set(), set()
     for option in attention.options:
-        stored, rules = attention_rules(names, option)
+        stored, read, rules = tables_of("attention", names, option)
         generate.add(labels.attention_label(stored))
-        prefill.add(labels.prefill_attention_label(stored, rules))
+        prefill.add(labels.prefill_attention_label(read, rules))
         caches.add(labels.kv_cache_label(stored))
     for option in mlp.options:
-        stored, rules = mlp_rules(names, option)
+        stored, read, rules = tables_of("mlp", names, option)
         generate.add(labels.mlp_label(stored))
-        prefill.add(labels.prefill_mlp_label(stored, rules))
+        prefill.add(labels.prefill_mlp_label(read, rules))
     assert generate == set(GENERATE_LAYOUTS)
     assert prefill == set(PREFILL_LAYOUTS)
     assert caches == set(KV_CACHE_LAYOUTS)
@@ -103,6 +106,6 @@ def test_pins_leave_only_what_they_allow():
         names = tuple(axis.name for axis in table.mesh)
         assert table.blocks[1].options
         for option in table.blocks[0].options:
-            assert labels.kv_cache_label(attention_rules(names, option)[0]) == "batch"
+            assert labels.kv_cache_label(tables_of("attention", names, option).generate) == "batch"
         for option in table.blocks[1].options:
-            assert set(mlp_rules(names, option)[0].d_ff) == set(names)
+            assert set(tables_of("mlp", names, option).generate.d_ff) == set(names)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from cost_models.attention import prefill_attention
 from cost_models.chips import chip
 from cost_models.lengths import fitted
+from cost_models.meshes import meshes
 from cost_models.mla import expanded_attention
 from cost_models.roofline import Roofline
 from cost_models.stacks import step_stacks
@@ -19,7 +20,6 @@ from planner.problem.build import build, chunks_of, prefill_buckets
 from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Work, local_s, parts_of
 from planner.problem.machine import Machine
-from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
 from planner.problem.problem import Place
 from planner.problem.rules import GenerateRules, PrefillRules, Rules, prompt_axes, without

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cost_models.attention import generate_attention
 from cost_models.chips import chip
 from cost_models.lengths import fitted
+from cost_models.meshes import meshes
 from cost_models.speculation import expected_tokens, verified_rows
 from cost_models.stacks import step_stacks
 from cost_models.torus import parse_slice
@@ -17,7 +18,6 @@ from planner.problem.build import build
 from planner.problem.costs import parts_of
 from planner.problem.drafts import Drafts, rows_of, tokens_per_step
 from planner.problem.machine import Machine
-from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
 from planner.problem.problem import GoalName, Limits, Place, Problem, steps_of_request
 from planner.problem.rules import GenerateRules

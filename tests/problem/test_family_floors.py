@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from cost_models.blocks import AttentionKind
 from cost_models.chips import chip
 from cost_models.lengths import fitted
+from cost_models.meshes import meshes
 from cost_models.mla import Latent
 from cost_models.moe import Mixture
 from cost_models.stacks import step_stacks
 from cost_models.torus import parse_slice
 from planner.problem.drafts import Drafts
 from planner.problem.machine import Machine
-from planner.problem.meshes import meshes
 from planner.problem.pins import allowed_by
 from planner.problem.problem import Limits, MeshTable, Problem, Weights
 from planner.problem.sizes import Sizes

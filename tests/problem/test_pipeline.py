@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cost_models.chips import chip
+from cost_models.meshes import meshes
 from cost_models.torus import parse_slice
 from planner.plan.build import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
@@ -12,7 +13,6 @@ from planner.plan.schema import Plan
 from planner.problem import hbm
 from planner.problem.build import build
 from planner.problem.costs import total_s
-from planner.problem.meshes import meshes
 from planner.problem.pipeline import Pipeline, pipelines
 from planner.problem.sizes import sizes_of
 from planner.solve.fleet import search_fleet

@@ -29,6 +29,7 @@ counts = st.integers(1, 10**9)
 reals = st.floats(1e-300, 1e300)
 flags = st.booleans()
 axes = st.lists(st.sampled_from(["x", "y", "z", "y0", "y1"]), max_size=3, unique=True)
+blocks = st.lists(st.sampled_from(["attention", "mlp"]), max_size=2, unique=True)
 VALUES = {
     "slice": st.just("4x4"),
     "batch": counts,
@@ -37,6 +38,8 @@ VALUES = {
     "kv_cache": st.sampled_from(["heads", "batch", "heads_x_batch", "replicated"]),
     "label": st.sampled_from(GENERATE_LAYOUTS),
     "axes": axes.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
+    "mesh": st.just(["x=4", "y=4"]),
+    "copies": blocks.map(lambda value: value if len(value) > 1 else (value[0] if value else "none")),
 }
 DENSE_PINS = {address: kind for address, kind in PINS.items() if address.rpartition(".")[2] not in EXPERT_AXES}
 pins = st.fixed_dictionaries({}, optional={address: VALUES[kind] for address, kind in DENSE_PINS.items()})

@@ -65,7 +65,14 @@ def test_the_objective_point_of_each_setting_is_its_plan(spec, overrides, over, 
             if point is None:
                 continue
             plan = make_plan(case.pinned(batch))
-            assert point.layout == (plan.slice, batch, plan.mesh.axes, plan.prefill.rules, plan.generate.rules)
+            assert point.layout == (
+                plan.slice,
+                batch,
+                plan.mesh.axes,
+                plan.prefill.rules,
+                plan.prefill.copies,
+                plan.generate.rules,
+            )
             assert digits(plan.service) == dict(point.service)
             assert plan.hbm == point.hbm
             assert plan.generate.strategy == point.generate_strategy

@@ -4,7 +4,7 @@ Every mesh is priced as it would be rendered, so a torus axis kept whole and the
 the same role are two candidates: the first makes one collective where the second makes two.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 
 from cost_models.torus import MeshAxis, Slice, TorusAxis, split_axis
@@ -22,10 +22,24 @@ def cuts(axis: TorusAxis) -> list[Mesh]:
 
 def meshes(slice_: Slice) -> list[Mesh]:
     """The meshes of a slice, fewest axes first, one for each up to a swap of equal torus axes."""
+    return list(without_renamed(all_meshes(slice_)))
+
+
+def all_meshes(slice_: Slice) -> list[Mesh]:
+    """Every mesh of a slice, fewest axes first, those that a swap of equal torus axes makes alike among them."""
     axes = [axis for axis in slice_.axes if axis.size > 1] or list(slice_.axes[:1])
     found = [tuple(piece for pieces in choice for piece in pieces) for choice in product(*map(cuts, axes))]
-    small = sorted((mesh for mesh in found if len(mesh) <= MAX_AXES), key=len)
-    return list(without_renamed(small))
+    return sorted((mesh for mesh in found if len(mesh) <= MAX_AXES), key=len)
+
+
+def axis_texts(mesh: Mesh) -> tuple[str, ...]:
+    """The axes of a mesh as they are pinned: `x=4`, `y0=2`."""
+    return tuple(f"{axis.name}={axis.size}" for axis in mesh)
+
+
+def meshes_named(slice_: Slice, wanted: Collection[str]) -> list[Mesh]:
+    """The mesh of a slice whose axes are written so, in whatever order; none where the slice has none such."""
+    return [mesh for mesh in all_meshes(slice_) if set(axis_texts(mesh)) == set(wanted)]
 
 
 def without_renamed(found: list[Mesh]) -> Iterator[Mesh]:
