@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.machine import stored_dtypes
 from planner.plan.moves import CUT_BY
 from planner.plan.schema import Hbm, Padding
 from planner.plan.units import bytes_text, percent_text
@@ -38,11 +39,11 @@ def item_sentence(subject: Subject, item: str) -> str:
 
 def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
     """What the bytes of an item are."""
-    plan, spec = subject.plan, subject.spec
+    plan = subject.plan
     match item:
         case "weights":
             phases = "stored once for both phases" if plan.pool is None else "which these slices have to themselves"
-            return f"the chip's part of all weights in {spec.model.weights.dtype}, {phases}"
+            return f"the chip's part of all weights in {stored_dtypes(plan).weights}, {phases}"
         case "kv_cache":
             if not hbm.kv_cache:
                 return "none: prompts are handed over"
