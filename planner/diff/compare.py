@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pydantic import JsonValue
 
 from planner.diff.facts import Facts, facts
-from planner.diff.placement import REWRITTEN, resharded
+from planner.diff.placement import resharded, rewritten
 from planner.diff.schema import (
     NOTHING_ELSE,
     RESHARDS_KV_CACHE,
@@ -113,8 +113,8 @@ def untimed(collectives: JsonValue) -> list[dict[str, JsonValue]]:
 
 def with_stored(change: Change, base: Plan, head: Plan) -> Change:
     """A change with what it means for stored arrays."""
-    if change.kind == "input" and change.address in REWRITTEN:
-        return change.model_copy(update={"reasons": (REWRITES[REWRITTEN[change.address]],)})
+    if (stored := rewritten(base, head, change.address)) is not None:
+        return change.model_copy(update={"reasons": (REWRITES[stored],)})
     if change.kind not in ("choice", "layout"):
         return change
     reasons = tuple(RESHARDS[stored] for stored in resharded(base, head, change.address))

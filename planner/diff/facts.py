@@ -55,6 +55,7 @@ def phase_of(plan: Plan, name: str) -> Prefill | Generate:
 def choices(plan: Plan) -> dict[str, JsonValue]:
     """Chip, slice, mesh, batch and lengths, those that a plan has."""
     found: dict[str, JsonValue] = {"chip": plan.chip, "slice": plan.slice, "mesh": [*mesh_axes(plan.mesh)]}
+    found |= leaves({} if plan.dtypes is None else dict(plan.dtypes), "dtypes")
     for name, fields in CHOSEN.items():
         phase = phase_of(plan, name)
         for field in fields:

@@ -1,5 +1,6 @@
 """Whether a change of layout or mesh moves stored bytes."""
 
+from planner.diff.facts import leaves
 from planner.plan.placement import parts_held
 from planner.plan.schema import Plan
 
@@ -25,8 +26,26 @@ def moves(base: Plan, head: Plan, logical: str) -> bool:
     return any(before[chip] != after[chip] for chip in before.keys() & after.keys())
 
 
-REWRITTEN = {"spec.model.weights.dtype": "weights", "spec.model.kv_cache.dtype": "kv_cache"}
-"""Inputs that change the stored bytes themselves."""
+REWRITTEN = {
+    "spec.model.weights.dtype": "weights",
+    "spec.model.kv_cache.dtype": "kv_cache",
+    "dtypes.weights": "weights",
+    "dtypes.kv_cache": "kv_cache",
+}
+"""Inputs and choices that can change the stored bytes themselves."""
+
+
+def rewritten(base: Plan, head: Plan, address: str) -> str | None:
+    """What is stored in another dtype because of a change at `address`: weights, kv_cache or nothing."""
+    stored = REWRITTEN.get(address)
+    return stored if stored is not None and dtype_of(base, stored) != dtype_of(head, stored) else None
+
+
+def dtype_of(plan: Plan, stored: str) -> object:
+    """The dtype of weights or kv_cache: the one that was taken, or else that of the spec as it is written there."""
+    if plan.dtypes is not None:
+        return getattr(plan.dtypes, stored)
+    return dict(leaves(plan.spec, "spec")).get(f"spec.model.{stored}.dtype")
 
 
 def resharded(base: Plan, head: Plan, address: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.machine import stored_dtypes
 from planner.plan.moves import CUT_BY
 from planner.plan.padding import PADDED
 from planner.plan.schema import Hbm, Padding
@@ -38,12 +39,12 @@ def item_sentence(subject: Subject, item: str) -> str:
 
 def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
     """What the bytes of an item are."""
-    plan, spec = subject.plan, subject.spec
+    plan = subject.plan
     match item:
         case "weights":
             stored = "as generate reads them" if plan.prefill.copies else "once for both phases"
             phases = f"stored {stored}" if plan.pool is None else "which these slices have to themselves"
-            return f"the chip's part of all weights in {spec.model.weights.dtype}, {phases}"
+            return f"the chip's part of all weights in {stored_dtypes(plan).weights}, {phases}"
         case "copies":
             blocks = " and ".join(plan.prefill.copies or ())
             return f"the chip's part of second copies of the {blocks} weights, stored as prefill reads them"

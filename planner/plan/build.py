@@ -13,7 +13,7 @@ from planner.plan.optimum import Optimum, fleet_chips
 from planner.plan.padding import padding_of
 from planner.plan.service import fleet_of, service_of
 from planner.problem import costs, hbm, labels, planned
-from planner.problem.build import Built, available_hbm_bytes, prefill_buckets
+from planner.problem.build import Built, available_hbm_bytes, prefill_buckets, resolved
 from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Parts, Work
 from planner.problem.drafts import Drafts, rows_of, tokens_per_step
@@ -29,7 +29,7 @@ from planner.solve.fleet import FleetSolution
 from planner.solve.model import Taken
 from planner.solve.runner_up import PHASES, runner_up
 from planner.solve.search import Solution
-from planner.spec import Spec, spec_to_data
+from planner.spec import Spec, leaves_dtypes_open, spec_to_data
 
 
 def prefill_parts(tables: Rules, tokens: int, prompts: int, machine: Machine, chunk: int | None = None) -> Parts:
@@ -203,6 +203,7 @@ def plan_alone(spec: Spec, built: Built, solution: Optimum, near: schema.Near | 
         format_version=schema.FORMAT_VERSION,
         name=spec.name,
         spec=spec_to_data(spec),
+        dtypes=dtypes_of(spec, machine),
         chip=machine.chip.name,
         slice=str(machine.slice),
         mesh=mesh_of(machine),
@@ -216,6 +217,14 @@ def plan_alone(spec: Spec, built: Built, solution: Optimum, near: schema.Near | 
         proof=proof_of(built, solution, near),
         accuracy=accuracy_text(machine.chip.name, machine.stack, experts=spec.model.moe is not None),
     )
+
+
+def dtypes_of(spec: Spec, machine: Machine) -> schema.Dtypes | None:
+    """The dtypes that were taken, where the spec leaves a choice."""
+    if not leaves_dtypes_open(spec):
+        return None
+    model = resolved(spec, machine).model
+    return schema.Dtypes(weights=model.weights.chosen, kv_cache=model.kv_cache.chosen)
 
 
 def mesh_of(machine: Machine) -> schema.Mesh:

@@ -10,6 +10,7 @@ from planner.plan.optimum import optimum_of
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.build import Built, build, pinned_slices
 from planner.problem.no_layout import why_no_layout
+from planner.problem.pools import Apart
 from planner.problem.problem import NS, UNIT_BYTES, Limits
 from planner.solve.infeasible import Infeasible, Need, explain_infeasible, explain_infeasible_fleet
 from planner.solve.search import search
@@ -136,9 +137,15 @@ def is_feasible(spec: Spec, changes: Changes) -> bool:
 
 def reasons_of(built: Built) -> Infeasible:
     """Why there is no plan; where both modes may be taken, what slices that take turns lack."""
-    if built.apart is not None and not built.together:
-        return explain_infeasible_fleet(built.apart)
+    if built.apart and not built.together:
+        return explain_infeasible_fleet(min(built.apart, key=stored_bytes))
     return explain_infeasible(built.problem)
+
+
+def stored_bytes(apart: Apart) -> tuple[float, float]:
+    """Bytes of a weight and of a cached value: with the fewest a fleet lacks least."""
+    sizes = apart.generate[0].problem.meshes[0].source.machine.sizes
+    return sizes.weight_bytes, sizes.kv_bytes
 
 
 def changed(spec: Spec, changes: Changes) -> Spec:
@@ -192,7 +199,7 @@ def slice_changes(spec: Spec) -> Iterator[Changes]:
 
 def dtype_changes(spec: Spec) -> Iterator[Changes]:
     """int8 weights, on the same slice or on a larger one."""
-    if spec.model.weights.dtype != "int8":
+    if "int8" not in spec.model.weights.allowed:
         yield {"model.weights.dtype": "int8"}
         for change in slice_changes(spec):
             yield {"model.weights.dtype": "int8", **change}

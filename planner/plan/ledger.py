@@ -87,6 +87,9 @@ def candidate_line(entry: Entry, index: int, ledger: Ledger, winner: int | None)
         "verdict": entry.verdict,
         "bound": None if entry.bound is None else ceil(entry.bound),
     }
+    if len(stored_bytes(ledger)) > 1:
+        sizes = candidate.table.source.machine.sizes
+        line |= {"weight_bytes": sizes.weight_bytes, "kv_bytes": sizes.kv_bytes}
     if entry.value is not None:
         line["value"] = ceil(entry.value)
     reached = entry.bound if entry.value is None else entry.value
@@ -97,6 +100,12 @@ def candidate_line(entry: Entry, index: int, ledger: Ledger, winner: int | None)
     if entry.broken:
         line["broken"] = [least_data(least) for least in entry.broken]
     return line
+
+
+def stored_bytes(ledger: Ledger) -> set[tuple[float, float]]:
+    """Bytes of a weight and of a cached value that candidates differ in, where the spec leaves a choice of dtypes."""
+    machines = [table.source.machine for table in ledger.problem.meshes if table.source is not None]
+    return {(machine.sizes.weight_bytes, machine.sizes.kv_bytes) for machine in machines}
 
 
 def mesh_text(table: MeshTable) -> str:

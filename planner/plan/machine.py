@@ -7,7 +7,7 @@ from cost_models.chips import chip
 from cost_models.lengths import fitted
 from cost_models.stacks import stack
 from cost_models.torus import MeshAxis, parse_slice
-from planner.plan.schema import Plan
+from planner.plan.schema import Dtypes, Plan
 from planner.problem.chunks import steps_of
 from planner.problem.drafts import Drafts, tokens_per_step
 from planner.problem.machine import Machine
@@ -16,7 +16,7 @@ from planner.problem.problem import Place
 from planner.problem.rules import GenerateRules, PrefillRules, Rules
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
-from planner.spec import Spec, spec_from_data
+from planner.spec import Spec, spec_from_data, with_dtypes
 
 
 def spec_of(plan: Plan) -> Spec:
@@ -24,9 +24,21 @@ def spec_of(plan: Plan) -> Spec:
     return spec_from_data(plan.spec)
 
 
+def resolved_spec(plan: Plan) -> Spec:
+    """The resolved spec of a plan with the dtypes that were taken: what it was priced from."""
+    spec = spec_of(plan)
+    return spec if plan.dtypes is None else with_dtypes(spec, plan.dtypes.weights, plan.dtypes.kv_cache)
+
+
+def stored_dtypes(plan: Plan) -> Dtypes:
+    """The dtypes of weights and KV cache of a plan."""
+    model = resolved_spec(plan).model
+    return Dtypes(weights=model.weights.chosen, kv_cache=model.kv_cache.chosen)
+
+
 def machine_of(plan: Plan) -> Machine:
     """The chips and links of a plan, with the catalogue's constants."""
-    machine_chip, spec = chip(plan.chip), spec_of(plan)
+    machine_chip, spec = chip(plan.chip), resolved_spec(plan)
     mesh = tuple(MeshAxis(**_fields(axis)) for axis in plan.mesh.axes)
     return Machine(
         machine_chip, stack(spec.hardware.stack), parse_slice(machine_chip, plan.slice), mesh, sizes_of(spec)

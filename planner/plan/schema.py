@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
+from planner.spec.base import Dtype
+
 FORMAT_VERSION = "1.0"
 
 CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
@@ -309,6 +311,13 @@ class Fleet(Record):
     tails: Tails | None = None
 
 
+class Dtypes(Record):
+    """The dtypes that were taken where the spec leaves a choice."""
+
+    weights: Dtype
+    kv_cache: Dtype
+
+
 class Near(Record):
     """Nearness to an earlier plan: the tolerance that was asked for, and the least change that it allows.
 
@@ -355,6 +364,8 @@ class Plan(Record):
     format_version: str
     name: str
     spec: dict[str, object]
+    dtypes: Dtypes | None = None
+    """Told where the spec has a list of dtypes."""
     chip: str
     slice: str
     mesh: Mesh

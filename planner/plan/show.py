@@ -52,7 +52,8 @@ def headline(plan: Plan) -> Text:
         where = f"{slices[0]} x {slice_text(there)} for prefill, {slices[1]} x {slice_text(plan)} for generate"
     else:
         where = f"{f'{plan.fleet.slices} x ' if plan.fleet else ''}{slice_text(plan)}"
-    return Text.assemble((plan.name, "bold"), f" on {plan.chip} {where}")
+    stored = "" if plan.dtypes is None else f", {plan.dtypes.weights} weights, {plan.dtypes.kv_cache} KV cache"
+    return Text.assemble((plan.name, "bold"), f" on {plan.chip} {where}{stored}")
 
 
 def slice_text(plan: Plan) -> str:

@@ -24,7 +24,7 @@ from planner.problem.problem import NS, UNIT_BYTES, Limits, Problem
 from planner.problem.rules import Axes
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load, Pricer
-from planner.spec import Spec, unpackaged_features
+from planner.spec import Spec, resolutions, unpackaged_features
 from planner.spec.pins import pinned_mesh
 
 SMALLEST_BUCKET = 16
@@ -39,8 +39,8 @@ class Built:
 
     problem: Problem
     machines: tuple[Machine, ...]
-    apart: Apart | None = None
-    """Slices for each phase, where serving may be disaggregated."""
+    apart: tuple[Apart, ...] = ()
+    """Slices for each phase, where serving may be disaggregated: with each choice of dtypes."""
     together: bool = True
     """Whether slices may take turns."""
 
@@ -50,13 +50,13 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
 
     Raises `Unsupported` where only rendered strategies are asked for, of a model that no package exists for yet.
     """
-    refuse_unpackaged(spec)
-    sizes = sizes_of(spec)
+    choices = packaged(spec)
     machine_chip = chip(spec.hardware.chip)
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
     loads = {each: load_of(spec, each, batches) for each in slices}
     machines = tuple(
-        Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)
+        Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes_of(choice))
+        for choice in choices
         for slice_ in slices
         for mesh in meshes_of(spec, slice_)
     )
@@ -67,7 +67,11 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
     tables = tuple(table for pricer in pricers for table in pricer.tables())
     output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
     problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip), arrivals=arrivals_of(spec))
-    apart = apart_of(spec, problem, slices, machine_chip) if spec.serving.mode != "interleaved" else None
+    apart = (
+        tuple(apart_of(choice, problem, slices, machine_chip) for choice in choices)
+        if spec.serving.mode != "interleaved"
+        else ()
+    )
     return Built(problem, machines, apart, together=spec.serving.mode != "disaggregated")
 
 
@@ -119,13 +123,26 @@ def pool_batches(spec: Spec) -> tuple[int, ...]:
     return tuple(sorted(most // parts for parts in range(1, FEW + 1) if most % parts == 0))
 
 
-def refuse_unpackaged(spec: Spec) -> None:
-    """Refuse by name a model without packages where nothing but packages is wanted."""
-    features = unpackaged_features(spec.model)
-    if features and spec.serving.strategies == "rendered":
+def packaged(spec: Spec) -> tuple[Spec, ...]:
+    """The spec with each choice of dtypes; where nothing but packages is wanted, those that there are packages for.
+
+    Raises `Unsupported` by name where there are none.
+    """
+    choices = resolutions(spec)
+    if spec.serving.strategies != "rendered":
+        return choices
+    features = [unpackaged_features(each.model) for each in choices]
+    if all(features):
         raise Unsupported(
-            f"no package is rendered yet for {', '.join(features)}; set serving.strategies to all to plan without one"
+            f"no package is rendered yet for {', '.join(features[0])}; set serving.strategies to all to plan without "
+            "one"
         )
+    return tuple(each for each, missing in zip(choices, features, strict=True) if not missing)
+
+
+def resolved(spec: Spec, machine: Machine) -> Spec:
+    """The spec with the choice of dtypes that a machine is sized by."""
+    return next(each for each in resolutions(spec) if sizes_of(each) == machine.sizes)
 
 
 def pinned_slices(spec: Spec) -> tuple[str, ...]:

@@ -167,11 +167,12 @@ class Demand:
         reads, makes = self.request_ns(prefill, generate, sent_ns)
         fed = reads * slices / makes
         found = {max(1, int(np.floor(fed))), max(1, int(np.ceil(fed)))}
-        most = min(each for each in (self.fleet_chips, link.most_chips, float("inf")) if each is not None)
-        rooms = [(most - slices * generate.chips) // prefill.chips, 1 if link.one_each else MOST_SLICES]
+        rooms = [1 if link.one_each else MOST_SLICES]
+        for most in (self.fleet_chips, link.most_chips):
+            rooms += [] if most is None else [(most - slices * generate.chips) // prefill.chips]
         if self.goal != "latency":
             rooms.append((self.concurrency - slices * generate.batch) // (prefill.prompts * prefill.stages))
-        room = int(min(rooms))
+        room = min(rooms)
         return {min(each, room) for each in found} if room > 0 else set()
 
     def request_ns(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float) -> tuple[float, float]:

@@ -89,6 +89,10 @@ def flows(blocks: Sequence[str]) -> list[Flow]:
     return found
 
 
+BETWEEN_STAGES = ("pipeline", ("pipeline.rows",))
+"""The part that hands the residual stream from one pipeline stage to the next, where there are any."""
+
+
 def step_graph(
     phase: str, planned: Iterable[str], blocks: Sequence[str] = DENSE, weights: Container[str] = WEIGHTS_OF_HEADS
 ) -> StepGraph:
@@ -104,6 +108,13 @@ def step_graph(
         graph.add_node(f"{phase}.{source}", kind="part")
         graph.add_node(f"{phase}.{target}", kind="part")
         graph.add_edge(f"{phase}.{source}", f"{phase}.{target}", carries=carries, collectives=here(names))
+    if here(BETWEEN_STAGES[1]):
+        last = f"{phase}.{OUT_OF[blocks[-2]][0]}"
+        graph.add_node(f"{phase}.{BETWEEN_STAGES[0]}", kind="part")
+        graph.add_edge(
+            last, f"{phase}.{BETWEEN_STAGES[0]}", carries="residual stream", collectives=here(BETWEEN_STAGES[1])
+        )
+        graph.add_edge(f"{phase}.{BETWEEN_STAGES[0]}", f"{phase}.logits", carries="residual stream", collectives=())
     for source, target, names in WEIGHTS:
         block, _, name = source.partition(".")
         if block in blocks and (block != "attention" or name in weights):

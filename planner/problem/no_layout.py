@@ -30,7 +30,7 @@ from planner.problem.pins import Allowed, allowed_by
 from planner.problem.rules import Axes, GenerateRules, PrefillRules, without
 from planner.problem.sizes import sizes_of
 from planner.problem.tables import Load
-from planner.spec import PINS, Spec
+from planner.spec import PINS, Spec, resolutions
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def missing_axes(spec: Spec, machines: list[Machine]) -> Iterator[str]:
 
 def machines_of(spec: Spec) -> list[Machine]:
     """Every mesh of the slices that may be used."""
-    machine_chip, sizes = chip(spec.hardware.chip), sizes_of(spec)
+    machine_chip, sizes = chip(spec.hardware.chip), sizes_of(resolutions(spec)[0])
     slices = [parse_slice(machine_chip, text) for text in pinned_slices(spec)]
     return [
         Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes)

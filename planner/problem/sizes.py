@@ -213,7 +213,7 @@ class Sizes:
 def sizes_of(spec: "Spec") -> Sizes:
     """The sizes in a spec, as its chip stores them."""
     model = spec.model
-    quantised = model.weights.dtype == "int8"
+    quantised = model.weights.chosen == "int8"
     return Sizes(
         layers=model.layers,
         d_model=model.d_model,
@@ -223,10 +223,10 @@ def sizes_of(spec: "Spec") -> Sizes:
         head_dim=model.head_dim,
         vocab=model.vocab,
         tied=model.tied_embeddings,
-        weight_bytes=bytes_per_element(model.weights.dtype),
+        weight_bytes=bytes_per_element(model.weights.chosen),
         scale_bytes=SCALE_BYTES if quantised else 0,
         activation_bytes=bytes_per_element(model.activations.dtype),
-        kv_bytes=bytes_per_element(model.kv_cache.dtype),
+        kv_bytes=bytes_per_element(model.kv_cache.chosen),
         compute_dtype=model.activations.dtype,
         lanes=TPU_LANES if chip(spec.hardware.chip).kind == "tpu" else 1,
         gated=model.gated_mlp,

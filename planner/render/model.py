@@ -67,13 +67,18 @@ class ModelSizes:
 
 
 def model_of(plan: Plan) -> Model:
-    """The model section of a plan's resolved spec; raises RenderError where it is not usable."""
+    """The model section of a plan's resolved spec, with the dtypes that were taken; raises RenderError where it is not
+    usable."""
     try:
-        return Model.model_validate(plan.spec.get("model"))
+        model = Model.model_validate(plan.spec.get("model"))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RenderError(f"the plan's resolved spec has no usable model: {where}: {first['msg']}") from None
+    taken = {} if plan.dtypes is None else dict(plan.dtypes)
+    return model.model_copy(
+        update={name: getattr(model, name).model_copy(update={"dtype": dtype}) for name, dtype in taken.items()}
+    )
 
 
 def refuse_unpackaged(model: Model) -> None:
@@ -94,9 +99,9 @@ def read_model(plan: Plan) -> ModelSizes:
         rope_theta=model.rope.theta,
         rope_linear_factor=linear,
         rope_llama3=llama3,
-        weights_dtype=model.weights.dtype,
+        weights_dtype=model.weights.chosen,
         activations_dtype=model.activations.dtype,
-        kv_dtype=model.kv_cache.dtype,
+        kv_dtype=model.kv_cache.chosen,
     )
 
 

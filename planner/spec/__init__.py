@@ -12,6 +12,7 @@ from planner.spec.diagnostic import (
     diagnostics_to_json,
     format_diagnostics,
 )
+from planner.spec.dtypes import leaves_dtypes_open, resolutions, with_dtypes
 from planner.spec.dump import json_schema, spec_to_data, spec_to_yaml
 from planner.spec.hf import bundled_models
 from planner.spec.load import Lines, check_spec, load_spec, load_with_lines, spec_from_data, spec_from_text
@@ -44,12 +45,15 @@ __all__ = [
     "json_schema",
     "kv_bytes_per_token",
     "kv_values_per_token",
+    "leaves_dtypes_open",
     "load_spec",
     "load_with_lines",
     "parameter_count",
+    "resolutions",
     "spec_from_data",
     "spec_from_text",
     "spec_to_data",
     "spec_to_yaml",
     "unpackaged_features",
+    "with_dtypes",
 ]

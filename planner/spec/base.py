@@ -2,7 +2,8 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, WrapValidator, model_validator
+from pydantic_core import PydanticCustomError
 
 from planner.spec.units import fraction, seconds
 
@@ -18,6 +19,23 @@ Fraction = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False),
 PartOfOne = Annotated[float, Field(strict=True, gt=0, lt=1, allow_inf_nan=False), BeforeValidator(fraction)]
 
 Dtype = Literal["float32", "bf16", "int8"]
+_DTYPE: TypeAdapter[Dtype] = TypeAdapter(Dtype)
+
+
+def one_or_several(value: Any, _: Any) -> Dtype | tuple[Dtype, ...]:
+    """A dtype, or those that may be chosen from."""
+    if not isinstance(value, list | tuple):
+        return _DTYPE.validate_python(value)
+    if not value:
+        raise PydanticCustomError("choice", "", {"problem": "must name one dtype at least", "hint": None})
+    found = tuple(_DTYPE.validate_python(each) for each in value)
+    if twice := [each for each in dict.fromkeys(found) if found.count(each) > 1]:
+        raise PydanticCustomError("choice", "", {"problem": f"names {twice[0]} twice", "hint": None})
+    return found
+
+
+Dtypes = Annotated[Dtype | tuple[Dtype, ...], WrapValidator(one_or_several)]
+"""A dtype, or a list of those that the solver may choose from."""
 
 
 class Section(BaseModel):

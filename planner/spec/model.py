@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from planner.spec.base import Count, Dtype, Flag, Natural, Real, Section
+from planner.spec.base import Count, Dtype, Dtypes, Flag, Natural, Real, Section
 
 
 class RopeScaling(Section):
@@ -58,10 +58,31 @@ class Mla(Section):
     v_head_dim: Count = Field(description="Width of a value head.")
 
 
-class Weights(Section):
+class Stored(Section):
+    """What is stored in one dtype, or in one of several."""
+
+    dtype: Dtypes = "bf16"
+
+    @property
+    def allowed(self) -> tuple[Dtype, ...]:
+        """The dtypes that may be chosen, in the order of the spec."""
+        return self.dtype if isinstance(self.dtype, tuple) else (self.dtype,)
+
+    @property
+    def chosen(self) -> Dtype:
+        """The dtype of a spec that leaves no choice."""
+        assert not isinstance(self.dtype, tuple), "a choice of dtypes is made before anything is sized by it"
+        return self.dtype
+
+
+class Weights(Stored):
     """How weights are stored."""
 
-    dtype: Dtype = Field(default="bf16", description="Stored type of every weight but the norms.")
+    dtype: Dtypes = Field(
+        default="bf16",
+        description="Stored type of every weight but the norms; of a list the solver takes the best, whatever it does "
+        "to answers.",
+    )
 
 
 class Activations(Section):
@@ -70,10 +91,12 @@ class Activations(Section):
     dtype: Literal["float32", "bf16"] = Field(default="bf16", description="Type of activations between layers.")
 
 
-class KvCache(Section):
+class KvCache(Stored):
     """How keys and values are kept."""
 
-    dtype: Dtype = Field(default="bf16", description="Stored type of keys and values.")
+    dtype: Dtypes = Field(
+        default="bf16", description="Stored type of keys and values; of a list the solver takes the best."
+    )
     page_tokens: Count = Field(default=128, description="Tokens in one page of the cache.")
 
 

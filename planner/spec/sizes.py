@@ -34,7 +34,7 @@ def kv_bytes_per_token(model: Model, dtype: Dtype) -> int:
 def unpackaged_features(model: Model) -> tuple[str, ...]:
     """What no package is rendered for yet in this model; empty for a dense model of the llama architecture."""
     scaling = model.rope.scaling.type if model.rope.scaling else None
-    cached, computed = model.kv_cache.dtype, model.activations.dtype
+    cached, computed = model.kv_cache.chosen, model.activations.dtype
     features = {
         f"model family {model.family}": model.family not in ("llama", "mistral"),
         "mixture of experts": model.moe is not None,

@@ -60,9 +60,8 @@ def options_of(pricer: Pricer, name: str):
     stored = dict.fromkeys(
         stored_by(roles) for roles in role_tuples(sizes, ROLES[name]) if storable(pricer, name, roles)
     )
-    read = [
-        (each, modes) for each in stored for modes in mode_tuples(sizes, each) if pricer.keeps_key(name, (each, modes))
-    ]
+    every, even = [(each, modes) for each in stored for modes in mode_tuples(sizes, each)], pricer.load.even(None)
+    read = [key for key in every if pricer.keeps_key(name, key, even)]
     for roles, (each, modes) in product(made, read):
         option = Option(roles, modes, None if each == stored_by(roles) else each)
         tables = tables_of(name, names, option)
@@ -92,7 +91,7 @@ def residual_of(option: Option) -> int:
 def prefill_price(pricer: Pricer, name: str, option: Option, prompts: int) -> tuple[int, int]:
     """Nanoseconds, and units that prefill holds, its copy among them."""
     _, read, rules = tables_of(name, pricer.names, option)
-    seconds, held = pricer.prefill(name, GenerateRules() if name == "vocab" else read, rules, prompts)
+    seconds, held = pricer.prefill(name, GenerateRules() if name == "vocab" else read, rules, prompts, None)
     machine = pricer.machine
     copied = option.stored is not None and name != "vocab"
     copy = hbm.block_weights_bytes(name, read, machine.sizes, machine.ways) if copied else 0
@@ -107,5 +106,5 @@ def generate_price(pricer: Pricer, name: str, roles: tuple[Role, ...], at: int) 
     )
     if batch % pricer.machine.ways(rules.rows + rules.batch):
         return 0, 0, False
-    seconds, kept = pricer.generate(name, rules, batch)
+    seconds, kept = pricer.generate(name, rules, batch, None)
     return -int(-seconds * NS // 1), -(-kept // UNIT_BYTES), True

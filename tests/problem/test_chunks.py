@@ -20,6 +20,7 @@ from planner.problem.build import build, chunks_of, prefill_buckets
 from planner.problem.chunks import Steps, steps_of
 from planner.problem.costs import Work, local_s, parts_of
 from planner.problem.machine import Machine
+from planner.problem.options import Option
 from planner.problem.pins import allowed_by
 from planner.problem.problem import Place
 from planner.problem.rules import GenerateRules, PrefillRules, Rules, prompt_axes, without
@@ -48,7 +49,8 @@ class Read:
         pricer = Pricer(self.machine, load, allowed_by({}, {}), rendered=False)
         self.rules = {}
         for block in self.machine.sizes.blocks:
-            tables = pricer.prefill_tables(block, load.even(self.chunk))
+            keys = pricer.pairs(block, load.even(self.chunk)).space.keys
+            tables = list(dict.fromkeys(pricer.rules(block, Option(*key)) for key in keys))
             assume(tables)
             self.rules[block] = draw(st.sampled_from(tables))
 

@@ -5,7 +5,7 @@ import pytest
 
 from planner.plan.schema import Plan
 from planner.problem.costs import PART_OF
-from planner.problem.graph import INTO, OUT_OF, WEIGHTS, WITHIN, parts_in_order, step_graph
+from planner.problem.graph import BETWEEN_STAGES, INTO, OUT_OF, WEIGHTS, WITHIN, parts_in_order, step_graph
 from tests.plans_of import example_plan
 
 PARTS = [
@@ -37,7 +37,9 @@ def test_parts_follow_each_other_and_collectives_stand_on_one_edge_each(plan: Pl
 
 def test_every_collective_that_is_priced_has_an_edge() -> None:
     flows = [flow for within in WITHIN.values() for flow in within]
-    on_edges = {name for *_, names in (*flows, *INTO.values(), *OUT_OF.values(), *WEIGHTS) for name in names}
+    on_edges = {
+        name for *_, names in (*flows, *INTO.values(), *OUT_OF.values(), *WEIGHTS, BETWEEN_STAGES) for name in names
+    }
     assert on_edges == set(PART_OF)
 
 

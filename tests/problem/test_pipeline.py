@@ -101,8 +101,7 @@ def test_layers_that_are_not_alike_are_not_cut():
 def test_a_pipeline_needs_fewer_chips_where_tensor_parallelism_talks_much(plan: Plan):
     assert plan.fleet is not None
     spec = load_spec(SPECS / f"{LLAMA_70B}.yaml", PIPELINED)
-    apart = build(spec).apart
-    assert apart is not None
+    (apart,) = build(spec).apart
     plain = search_fleet(replace(apart, prefill=tuple(pool for pool in apart.prefill if pool.stages == 1)))
     assert plain is not None
     assert plan.fleet.chips < plain.choice.chips

@@ -11,7 +11,7 @@ import pytest
 from cost_models.queueing import mean_wait_s
 from planner.plan.build import chosen_of
 from planner.plan.machine import machine_of, prefill_machine_of, prefill_rules_of, rules_of
-from planner.plan.schema import Plan, Tails
+from planner.plan.schema import Plan, Stages, Tails
 from planner.simulate import Simulated, simulate, simulated_to_json, simulated_to_text
 from planner.simulate.fleet import poisson_gaps
 from planner.simulate.result import OfFleet
@@ -65,6 +65,18 @@ def test_a_reader_is_a_server_with_constant_services(load: float) -> None:
     assert found.tpot_s.mean == pytest.approx(step_s)
     assert found.tpot_s.p95 == pytest.approx(step_s)
     assert fleet(found).prefill_utilization == pytest.approx(load, rel=0.05)
+
+
+def test_pipeline_stages_read_several_prefills_at_once() -> None:
+    plan = disaggregated(base(), 2 * rate_of(0.7), 8, 1)
+    staged = plan.prefill.model_copy(update={"stages": Stages(axis=plan.mesh.axes[0].name, count=4)})
+    reader, steps = plan.model_copy(update={"prefill": staged}), steps_of(plan)
+    found = simulate(reader, 2000, 0)
+    assert steps_of(reader).stages == 4
+    assert steps.stages == 1
+    assert fleet(found).prefill_utilization == pytest.approx(2 * 0.7 / 4, rel=0.1)
+    waited = mean_wait_s(2 * rate_of(0.7), plan.prefill.step_s / 4, 1, 0)
+    assert found.ttft_s.mean == pytest.approx(plan.prefill.step_s + waited, rel=0.15)
 
 
 def test_slots_are_taken_as_long_as_littles_law_says() -> None:

@@ -207,8 +207,7 @@ def as_value(found: FleetSolution | None, apart: Apart) -> tuple[float, float] |
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.booleans().flatmap(lambda rate: served("disaggregated", rate)))
 def test_the_best_fleet_of_slices_for_each_phase_is_found(spec: Spec):
-    apart = build(spec).apart
-    assert apart is not None
+    (apart,) = build(spec).apart
     solution, least = search_fleet(apart), least_apart(apart)
     found = as_value(solution, apart)
     if solution is not None and max(solution.choice.prefill_slices, solution.choice.slices) > MOST:
