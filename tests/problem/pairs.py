@@ -34,18 +34,18 @@ def every_pair(problem: Problem) -> Problem:
 
 def table_of_pairs(table: MeshTable) -> MeshTable:
     """The same of one mesh."""
-    blocks = tuple(block_of_pairs(table.source, name, table.prompts) for name in table.source.machine.sizes.blocks)
+    blocks = tuple(block_of_pairs(table, name) for name in table.source.machine.sizes.blocks)
     return replace(table, price=lambda: blocks)
 
 
-def block_of_pairs(pricer: Pricer, name: str, prompts: int) -> Block:
+def block_of_pairs(table: MeshTable, name: str) -> Block:
     """The legal pairs of one block."""
-    options = list(options_of(pricer, name))
-    prefills = [prefill_price(pricer, name, option, prompts) for option in options]
+    options = list(options_of(table.source, name, table.source.load.even(table.chunk)))
+    prefills = [prefill_price(table, name, option) for option in options]
     held = np.array([units for _, units in prefills], dtype=np.int64)
 
     def price(at: int) -> Column:
-        priced = [generate_price(pricer, name, option.roles, at) for option in options]
+        priced = [generate_price(table, name, option.roles, at) for option in options]
         ns, kept, legal = (np.array(column) for column in zip(*priced, strict=True))
         return Column(ns.astype(np.int64), kept.astype(np.int64) + held, legal.astype(np.bool_))
 
@@ -53,14 +53,14 @@ def block_of_pairs(pricer: Pricer, name: str, prompts: int) -> Block:
     return Block(name, options, residual, np.array([ns for ns, _ in prefills], dtype=np.int64), price)
 
 
-def options_of(pricer: Pricer, name: str):
+def options_of(pricer: Pricer, name: str, even: int):
     """The pairs of a block, each as an option; what they read is told where it is stored another way."""
     sizes, names = pricer.axis_sizes, pricer.names
     made = [roles for roles in role_tuples(sizes, ROLES[name]) if pricer.keeps_roles(name, roles)]
     stored = dict.fromkeys(
         stored_by(roles) for roles in role_tuples(sizes, ROLES[name]) if storable(pricer, name, roles)
     )
-    every, even = [(each, modes) for each in stored for modes in mode_tuples(sizes, each)], pricer.load.even(None)
+    every = [(each, modes) for each in stored for modes in mode_tuples(sizes, each)]
     read = [key for key in every if pricer.keeps_key(name, key, even)]
     for roles, (each, modes) in product(made, read):
         option = Option(roles, modes, None if each == stored_by(roles) else each)
@@ -88,23 +88,27 @@ def residual_of(option: Option) -> int:
     return found
 
 
-def prefill_price(pricer: Pricer, name: str, option: Option, prompts: int) -> tuple[int, int]:
+def prefill_price(table: MeshTable, name: str, option: Option) -> tuple[int, int]:
     """Nanoseconds, and units that prefill holds, its copy among them."""
+    pricer: Pricer = table.source
     _, read, rules = tables_of(name, pricer.names, option)
-    seconds, held = pricer.prefill(name, GenerateRules() if name == "vocab" else read, rules, prompts, None)
+    seconds, held = pricer.prefill(
+        name, GenerateRules() if name == "vocab" else read, rules, table.prompts, table.chunk
+    )
     machine = pricer.machine
     copied = option.stored is not None and name != "vocab"
     copy = hbm.block_weights_bytes(name, read, machine.sizes, machine.ways) if copied else 0
     return -int(-seconds * NS // 1), -(-held // UNIT_BYTES) + -(-copy // UNIT_BYTES)
 
 
-def generate_price(pricer: Pricer, name: str, roles: tuple[Role, ...], at: int) -> tuple[int, int, bool]:
+def generate_price(table: MeshTable, name: str, roles: tuple[Role, ...], at: int) -> tuple[int, int, bool]:
     """Nanoseconds, units, and whether the batch is cut evenly."""
+    pricer: Pricer = table.source
     rules, batch = (
         tables_of(name, pricer.names, Option(roles, (Mode.SAME,) * len(roles))).generate,
         pricer.load.batches[at],
     )
     if batch % pricer.machine.ways(rules.rows + rules.batch):
         return 0, 0, False
-    seconds, kept = pricer.generate(name, rules, batch, None)
+    seconds, kept = pricer.generate(name, rules, batch, table.drafts)
     return -int(-seconds * NS // 1), -(-kept // UNIT_BYTES), True

@@ -147,7 +147,12 @@ def test_a_pinned_copy_is_the_best_of_every_pair_with_one(problem: Problem):
         )
         for table in problem.meshes
     }
-    pinned = replace(problem, meshes=tuple(pricers[id(table.source)].table(table.prompts) for table in problem.meshes))
+    pinned = replace(
+        problem,
+        meshes=tuple(
+            pricers[id(table.source)].table(table.prompts, table.chunk, table.drafts) for table in problem.meshes
+        ),
+    )
     found, whole = search(pinned), every_pair(problem)
     assert (found.value if found else None) == exact_optimum(with_copies_of_mlp_alone(whole))
 
