@@ -136,10 +136,18 @@ def is_feasible(spec: Spec, changes: Changes) -> bool:
 
 
 def reasons_of(built: Built) -> Infeasible:
-    """Why there is no plan; where both modes may be taken, what slices that take turns lack."""
-    if built.apart and not built.together:
-        return explain_infeasible_fleet(min(built.apart, key=stored_bytes))
-    return explain_infeasible(built.problem)
+    """Why there is no plan. Where both modes may be taken: the smaller of the fleets that would do, or what slices that
+    take turns lack."""
+    found = [explain_infeasible(built.problem)] if built.together else []
+    if built.apart:
+        found.append(explain_infeasible_fleet(min(built.apart, key=stored_bytes)))
+    fleets = [(each.conflict[0].need, place) for place, each in enumerate(found) if is_too_large(each)]
+    return found[min(fleets)[1]] if fleets else found[0]
+
+
+def is_too_large(infeasible: Infeasible) -> bool:
+    """Whether nothing is wrong but the number of chips."""
+    return [need.limit for need in infeasible.conflict] == ["fleet_chips"]
 
 
 def stored_bytes(apart: Apart) -> tuple[float, float]:

@@ -82,10 +82,22 @@ def explain_infeasible_fleet(apart: Apart) -> Infeasible:
     if (solution := search_fleet(free)) is not None:
         most = apart.demand.fleet_chips
         assert most is not None, "nothing else was dropped"
-        return Infeasible((Need("fleet_chips", most, int(solution.choice.chips)),))
+        return Infeasible((Need("fleet_chips", most, least_chips(apart, most, int(solution.choice.chips))),))
     limits = fewest(all_limits(free), lambda fewer: search_fleet(limited(free, fewer)) is None)
     needs = [fleet_need_of(limited(free, limits), name) for name in limits.named()]
     return Infeasible(tuple(need for need in needs if need is not None))
+
+
+def least_chips(apart: Apart, too_few: int, enough: int) -> int:
+    """The fewest chips of a fleet, between a number that is too small and one that is not."""
+    while enough - too_few > 1:
+        middle = (enough + too_few) // 2
+        found = search_fleet(asked(apart, fleet_chips=middle))
+        if found is None:
+            too_few = middle
+        else:
+            enough = int(found.choice.chips)
+    return enough
 
 
 def asked(apart: Apart, **changes: object) -> Apart:

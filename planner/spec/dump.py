@@ -44,8 +44,12 @@ def json_schema() -> dict[str, Any]:
     model["anyOf"] = [{"required": ["config"]}, {"required": model.pop("required")}]
     del definitions[Workload.__name__]["properties"]["max_context"]["default"]
     written_s = {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min)?\s*$"}
-    for limit in schema["$defs"]["Limits"]["properties"].values():
+    limits = schema["$defs"]["Limits"]["properties"]
+    for name, limit in limits.items():
         limit["anyOf"].insert(0, written_s)
+        if name in ("ttft", "tpot"):
+            parts = {part: {"anyOf": [written_s, {"type": "number"}]} for part in ("mean", "p95")}
+            limit["anyOf"].append({"type": "object", "properties": parts, "additionalProperties": False})
     drafting = definitions[Speculation.__name__]["properties"]["draft_step"]
     drafting["anyOf"] = [
         written_s,

@@ -184,3 +184,18 @@ def test_a_plan_says_what_the_solver_summed(spec: Spec):
     )
     for hbm, units in ((plan.pool.hbm, reading), (plan.hbm, making)):
         assert 0 <= units * 65536 - hbm.total <= 5 * 65536
+
+
+@pytest.mark.parametrize(("mode", "least"), [("interleaved", "56"), ("disaggregated", "48"), ("auto", "48")])
+def test_the_smaller_fleet_is_what_would_do(mode: str, least: str):
+    tight = "limits={ttft: {mean: 600 ms, p95: 2 s}, tpot: 40 ms}"
+    spec = load_spec(SPECS / f"{LLAMA_70B}.yaml", [*RATE, tight, f"serving.mode={mode}", "hardware.fleet_chips=16"])
+    with pytest.raises(InfeasibleSpec) as told:
+        make_plan(spec)
+    assert f"--set hardware.fleet_chips={least}" in str(told.value)
+
+
+def test_the_fewest_chips_of_a_closed_loop_are_told():
+    spec = load_spec(SPECS / f"{LLAMA_70B}.yaml", [*SMALL, APART, "hardware.slices=[2x4]", "hardware.fleet_chips=8"])
+    with pytest.raises(InfeasibleSpec, match="the least possible is 16, and there may be 8"):
+        make_plan(spec)
