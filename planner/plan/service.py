@@ -1,23 +1,19 @@
 """What users of the service see, and how many slices serve them: means and tails, from the two step times."""
 
-from typing import TYPE_CHECKING
-
 from planner.plan import schema
+from planner.plan.chosen import Chosen
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
 from planner.problem.drafts import tokens_per_step
 from planner.problem.problem import NS, Place, steps_of_request
 from planner.spec import Spec
 
-if TYPE_CHECKING:
-    from planner.plan.build import Chosen
-
 SECONDS_PER_HOUR = 3600
 CLOSE = 1e-6
 
 
 def service_of(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
 ) -> schema.Service:
     """Means that users see, by the formulas of `Problem.goal_weights`, `arrivals` and `demand`."""
     output, arrivals = spec.workload.output_tokens.mean, arrivals_of(spec)
@@ -33,7 +29,7 @@ def service_of(
     )  # fmt: skip
 
 
-def turns(spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float) -> schema.Service:
+def turns(spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float) -> schema.Service:
     """A slice that takes turns, all its slots taken by clients that come back at once."""
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
     waiting = (prompts - 1) / 2
@@ -59,7 +55,7 @@ def service(spec: Spec, ttft_s: float, tpot_s: float, tokens_per_s: float, chips
 
 
 def fleet_of(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
 ) -> schema.Fleet | None:
     """The slices that serve, where there is a request rate or prefill has slices of its own."""
     arrivals, reader = arrivals_of(spec), chosen.reader
@@ -87,7 +83,7 @@ def fleet_of(
 
 
 def closed_rate(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
 ) -> float:
     """Requests a second that prefill slices and generate slices serve when clients come back at once."""
     sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
@@ -98,7 +94,7 @@ def closed_rate(
 
 def first_token_s(
     spec: Spec,
-    chosen: "Chosen",
+    chosen: Chosen,
     rate: float,
     prefill_s: float,
     generate_s: float,
@@ -116,7 +112,7 @@ def first_token_s(
 
 def tails_of(
     spec: Spec,
-    chosen: "Chosen",
+    chosen: Chosen,
     arrivals: Arrivals,
     prefill_s: float,
     generate_s: float,
@@ -143,7 +139,7 @@ def interrupted_s(token_s: float, prefill_s: float, arrivals: Arrivals, at: Plac
     return longer_s
 
 
-def place_of(chosen: "Chosen") -> Place:
+def place_of(chosen: Chosen) -> Place:
     """What the times of the slices are weighed by."""
     chips, tokens = chosen.machine.slice.chips, tokens_per_step(chosen.drafts)
     alone = Place.of(chips, chosen.prompts, chosen.batch, chosen.steps.number, tokens)
