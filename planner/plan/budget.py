@@ -1,6 +1,6 @@
 """What a chip's HBM holds, by item, and what is left of it."""
 
-from planner.plan import schema
+from planner.plan import records
 from planner.plan.chosen import Chosen
 from planner.problem import hbm
 from planner.problem.build import available_hbm_bytes
@@ -9,7 +9,7 @@ from planner.problem.machine import Machine
 from planner.spec import Spec
 
 
-def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
+def hbm_of(spec: Spec, chosen: Chosen) -> records.Hbm:
     """The HBM budget of one chip."""
     sizes, ways, load = chosen.machine.sizes, chosen.machine.ways, chosen.load
     rules, stored = chosen.rules, chosen.rules.generate
@@ -24,7 +24,7 @@ def hbm_of(spec: Spec, chosen: Chosen) -> schema.Hbm:
     return budget_of(spec, chosen.machine, weights=weights, copies=copies, **held)
 
 
-def pool_hbm_of(spec: Spec, reader: Chosen) -> schema.Hbm:
+def pool_hbm_of(spec: Spec, reader: Chosen) -> records.Hbm:
     """The HBM budget of one chip of the slices that only read prompts."""
     rules, machine, pipeline = reader.rules, reader.machine, reader.pipeline
     sizes, ways = machine.sizes, machine.ways
@@ -34,11 +34,11 @@ def pool_hbm_of(spec: Spec, reader: Chosen) -> schema.Hbm:
     return budget_of(spec, machine, weights=weights, activations=held)
 
 
-def budget_of(spec: Spec, machine: Machine, **items: int) -> schema.Hbm:
+def budget_of(spec: Spec, machine: Machine, **items: int) -> records.Hbm:
     """The HBM of one chip by item, with what is left of it."""
     total, capacity = sum(items.values()), machine.chip.hbm_bytes
     available = available_hbm_bytes(spec, machine)
-    return schema.Hbm(
+    return records.Hbm(
         **{name: items.get(name, 0) for name in ("weights", "kv_cache", "activations", "logits")},
         copies=items.get("copies") or None,
         total=total,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from cost_models.stacks import accuracy_text
 from cost_models.torus import mesh_coordinates
-from planner.plan import schema
+from planner.plan import records, schema
 from planner.plan.budget import hbm_of, pool_hbm_of
 from planner.plan.chosen import Chosen, decoded
 from planner.plan.optimum import Optimum
@@ -68,13 +68,13 @@ def dtypes_of(spec: Spec, machine: Machine) -> schema.Dtypes | None:
     return schema.Dtypes(weights=model.weights.chosen, kv_cache=model.kv_cache.chosen)
 
 
-def mesh_of(machine: Machine) -> schema.Mesh:
+def mesh_of(machine: Machine) -> records.Mesh:
     """The mesh with the torus coordinates of its chips."""
     axes = tuple(
-        schema.MeshAxis(name=a.name, size=a.size, torus_axis=a.torus_axis, stride=a.stride, wraps=a.wraps)
+        records.MeshAxis(name=a.name, size=a.size, torus_axis=a.torus_axis, stride=a.stride, wraps=a.wraps)
         for a in machine.mesh
     )
-    return schema.Mesh(axes=axes, chips=mesh_coordinates(machine.mesh, machine.slice))
+    return records.Mesh(axes=axes, chips=mesh_coordinates(machine.mesh, machine.slice))
 
 
 def prefill_of(spec: Spec, chosen: Chosen) -> schema.Prefill:
@@ -113,13 +113,13 @@ def stages_of(pipeline: Pipeline | None) -> schema.Stages | None:
     return None if pipeline is None else schema.Stages(axis=pipeline.axis.name, count=pipeline.stages)
 
 
-def pool_of(spec: Spec, reader: Chosen | None) -> schema.Pool | None:
+def pool_of(spec: Spec, reader: Chosen | None) -> records.Pool | None:
     """Where prefill takes place, if it has slices of its own."""
     if reader is None:
         return None
     machine, pipeline = reader.machine, reader.pipeline
     whole = replace(machine, mesh=pipeline.whole(machine.mesh)) if pipeline else machine
-    return schema.Pool(
+    return records.Pool(
         slice=str(machine.slice),
         mesh=mesh_of(whole),
         padding=tuple(padding_of(reader)),
@@ -209,9 +209,9 @@ def priced(found: Iterable[Collective], chosen: Chosen) -> list[schema.Collectiv
     ]
 
 
-def handed_over(solution: Optimum) -> schema.Transfer | None:
+def handed_over(solution: Optimum) -> records.Transfer | None:
     """How prompts get from the slices that read them to those that generate."""
     if not isinstance(solution, FleetSolution):
         return None
     sent, link = solution.sent_bytes, solution.link
-    return schema.Transfer(link=link.name, bytes=sent, seconds=sent * link.ns_per_byte / NS)
+    return records.Transfer(link=link.name, bytes=sent, seconds=sent * link.ns_per_byte / NS)

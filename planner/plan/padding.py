@@ -3,13 +3,13 @@
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
-from planner.plan import schema
+from planner.plan import records
 from planner.plan.chosen import Chosen
 from planner.plan.moves import CUT_BY
 from planner.problem.rules import GenerateRules, padded_width
 
 
-def padding_of(chosen: Chosen) -> list[schema.Padding]:
+def padding_of(chosen: Chosen) -> list[records.Padding]:
     """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take; those of a second
     copy as `prefill.d_ff`."""
     found = list(paddings(chosen, chosen.rules.generate))
@@ -25,7 +25,7 @@ PADDED = {"attention": ("q_heads", "kv_heads"), "mlp": ("d_ff", "shared_d_ff"), 
 
 def paddings(
     chosen: Chosen, stored: GenerateRules, names: Container[str] | None = None, before: str = ""
-) -> Iterator[schema.Padding]:
+) -> Iterator[records.Padding]:
     """The padded dimensions, all or those with these names, of weights that are stored so and of the cache of the
     batch."""
     ways = chosen.machine.ways
@@ -33,7 +33,7 @@ def paddings(
         if padded != size and (names is None or name in names):
             cut = ways(getattr(stored, CUT_BY.get(name, name), ()))
             zeros = unit_bytes(name, chosen, stored) * (padded - size) / cut
-            yield schema.Padding(dimension=before + name, size=size, padded=padded, bytes_per_chip=round(zeros))
+            yield records.Padding(dimension=before + name, size=size, padded=padded, bytes_per_chip=round(zeros))
 
 
 def padded_sizes(chosen: Chosen, stored: GenerateRules) -> dict[str, tuple[int, int]]:

@@ -1,6 +1,6 @@
 """What users of the service see, and how many slices serve them: means and tails, from the two step times."""
 
-from planner.plan import schema
+from planner.plan import records, schema
 from planner.plan.chosen import Chosen
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
@@ -13,7 +13,7 @@ CLOSE = 1e-6
 
 
 def service_of(
-    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: records.Transfer | None
 ) -> schema.Service:
     """Means that users see, by the formulas of `Problem.goal_weights`, `arrivals` and `demand`."""
     output, arrivals = spec.workload.output_tokens.mean, arrivals_of(spec)
@@ -55,8 +55,8 @@ def service(spec: Spec, ttft_s: float, tpot_s: float, tokens_per_s: float, chips
 
 
 def fleet_of(
-    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
-) -> schema.Fleet | None:
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: records.Transfer | None
+) -> records.Fleet | None:
     """The slices that serve, where there is a request rate or prefill has slices of its own."""
     arrivals, reader = arrivals_of(spec), chosen.reader
     if arrivals is None and reader is None:
@@ -69,7 +69,7 @@ def fleet_of(
     active = chosen.batch - (chosen.prompts - 1) / 2
     step_s = generate_s if reader else generate_s / (1 - read_busy)
     chips = chosen.slices * chosen.machine.slice.chips
-    return schema.Fleet(
+    return records.Fleet(
         mode="interleaved" if reader is None else "disaggregated",
         requests_per_s=rate,
         slices=chosen.slices,
@@ -83,7 +83,7 @@ def fleet_of(
 
 
 def closed_rate(
-    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: schema.Transfer | None
+    spec: Spec, chosen: Chosen, prefill_s: float, generate_s: float, transfer: records.Transfer | None
 ) -> float:
     """Requests a second that prefill slices and generate slices serve when clients come back at once."""
     sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
@@ -98,7 +98,7 @@ def first_token_s(
     rate: float,
     prefill_s: float,
     generate_s: float,
-    transfer: schema.Transfer | None,
+    transfer: records.Transfer | None,
 ) -> float:
     """Mean seconds to the first token."""
     reads, arrivals = chosen.reads, arrivals_of(spec)
@@ -116,8 +116,8 @@ def tails_of(
     arrivals: Arrivals,
     prefill_s: float,
     generate_s: float,
-    transfer: schema.Transfer | None,
-) -> schema.Tails:
+    transfer: records.Transfer | None,
+) -> records.Tails:
     """What 95 % of requests stay within."""
     reads = chosen.reads
     sent_s = reads.prompts * transfer.seconds if transfer else 0.0
@@ -125,10 +125,10 @@ def tails_of(
     later_s = (prefill_s - read_s) * float(place_of(reads).reading.p95) + sent_s + generate_s
     ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, place_of(reads)) / NS + later_s
     if chosen.reader is not None:
-        return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s / float(tokens_per_step(chosen.drafts)))
+        return records.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s / float(tokens_per_step(chosen.drafts)))
     token_s = generate_s / float(tokens_per_step(chosen.drafts))
     tpot_s = interrupted_s(token_s, prefill_s, arrivals, place_of(reads))
-    return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
+    return records.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
 
 
 def interrupted_s(token_s: float, prefill_s: float, arrivals: Arrivals, at: Place) -> float:
