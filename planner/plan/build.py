@@ -11,7 +11,7 @@ from planner.plan.chosen import Chosen, decoded
 from planner.plan.optimum import Optimum
 from planner.plan.padding import padding_of
 from planner.plan.proof import proof_of, runner_ups_of
-from planner.plan.service import fleet_of, service_of
+from planner.plan.service import Times, fleet_of, service_of
 from planner.problem import costs, labels
 from planner.problem.build import Built, prefill_buckets, resolved
 from planner.problem.costs import Parts
@@ -40,6 +40,8 @@ def plan_alone(spec: Spec, built: Built, solution: Optimum, near: schema.Near | 
     chosen = decoded(solution)
     machine = chosen.machine
     prefill, generate = prefill_of(spec, chosen), generate_of(spec, chosen)
+    times = Times(prefill.step_s, generate.step_s, handed_over(solution))
+    fleet = fleet_of(spec, chosen, times)
     return schema.Plan(
         format_version=schema.FORMAT_VERSION,
         name=spec.name,
@@ -53,8 +55,8 @@ def plan_alone(spec: Spec, built: Built, solution: Optimum, near: schema.Near | 
         padding=tuple(padding_of(chosen)),
         hbm=hbm_of(spec, chosen),
         pool=pool_of(spec, chosen.reader),
-        fleet=fleet_of(spec, chosen, prefill.step_s, generate.step_s, handed_over(solution)),
-        service=service_of(spec, chosen, prefill.step_s, generate.step_s, handed_over(solution)),
+        fleet=fleet,
+        service=service_of(spec, chosen, fleet, times),
         proof=proof_of(built, solution, near),
         accuracy=accuracy_text(machine.chip.name, machine.stack, experts=spec.model.moe is not None),
     )

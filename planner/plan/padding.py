@@ -76,10 +76,7 @@ def unit_bytes(dimension: str, chosen: Chosen, stored: GenerateRules) -> float:
             held = sizes.experts.experts / ways(stored.experts)
             return sizes.sparse_layers * held * (sizes.inputs + 1) * width
         case "q_heads":
-            return (
-                sizes.layers
-                * sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
-                * (sizes.weight_bytes)
-            )
+            elements = sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
+            return sizes.layers * elements * sizes.weight_bytes
         case _:
             return sizes.head_dim * (sizes.layers * 2 * width + 2 * cached)
