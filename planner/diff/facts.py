@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from pydantic import JsonValue
 
 from planner.diff.schema import Kind
-from planner.plan.schema import Generate, Mesh, Plan, Prefill, Record
+from planner.plan.records import Mesh, Record
+from planner.plan.schema import Generate, Plan, Prefill
 
 Facts = dict[Kind, dict[str, JsonValue]]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.explain.limits import Shadows
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.machine import machine_of, prefill_rules_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
 from planner.problem.costs import Parts

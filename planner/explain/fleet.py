@@ -1,7 +1,7 @@
 """How many slices serve the workload, why so many, and what the queueing estimate says of their load."""
 
 from planner.explain.explanation import Explanation, Subject
-from planner.plan.schema import Fleet, Transfer
+from planner.plan.records import Fleet, Transfer
 from planner.plan.units import bytes_text, digits, percent_text, seconds_text
 
 

@@ -5,7 +5,7 @@ from planner.explain.limits import shadow_numbers, shadow_sentences
 from planner.plan.machine import stored_dtypes
 from planner.plan.moves import CUT_BY
 from planner.plan.padding import PADDED
-from planner.plan.schema import Hbm, Padding
+from planner.plan.records import Hbm, Padding
 from planner.plan.show import hbm_items
 from planner.plan.units import bytes_text, percent_text
 from planner.problem import hbm as formulas

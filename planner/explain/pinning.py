@@ -14,7 +14,8 @@ from planner.spec import PINS, PinValue, Spec, SpecErrors
 from planner.spec.document import parse
 from planner.spec.nearest import nearest
 from planner.spec.pins import LISTS, pin_address, pin_choices, pin_problem, read_pins, written
-from planner.spec.rules import copies_problem, mesh_of_phases, pin_hint
+from planner.spec.rules import copies_problem, pin_hint
+from planner.spec.serving_rules import mesh_of_phases
 
 
 class WrongPin(ShardwrightError):

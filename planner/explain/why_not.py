@@ -7,7 +7,7 @@ from planner.diff import Change, PlanDiff, compare
 from planner.errors import PlanFileError
 from planner.explain.causes import Cause, collective_causes, objective_ratio, part_causes
 from planner.explain.pinning import Pin, has, pinned
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.infeasible import conflicting_pins, need_texts, reasons_of
 from planner.plan.machine import spec_of

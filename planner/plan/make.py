@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from planner.errors import CannotRun, InfeasibleSpec
-from planner.plan.build import build_plan, rules_of
+from planner.plan.build import build_plan
+from planner.plan.chosen import rules_of
 from planner.plan.infeasible import conflict_text, no_lines, reasons_of, remedies
 from planner.plan.near import Earlier, near_of, with_changes
 from planner.plan.optimum import Optimum, optimum_of

@@ -2,17 +2,14 @@
 
 from collections.abc import Container, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from planner.plan import schema
+from planner.plan import records
+from planner.plan.chosen import Chosen
 from planner.plan.moves import CUT_BY
 from planner.problem.rules import GenerateRules, padded_width
 
-if TYPE_CHECKING:
-    from planner.plan.build import Chosen
 
-
-def padding_of(chosen: "Chosen") -> list[schema.Padding]:
+def padding_of(chosen: Chosen) -> list[records.Padding]:
     """Dimensions that are stored wider than they are, with the bytes per chip that the zeros take; those of a second
     copy as `prefill.d_ff`."""
     found = list(paddings(chosen, chosen.rules.generate))
@@ -27,8 +24,8 @@ PADDED = {"attention": ("q_heads", "kv_heads"), "mlp": ("d_ff", "shared_d_ff"), 
 
 
 def paddings(
-    chosen: "Chosen", stored: GenerateRules, names: Container[str] | None = None, before: str = ""
-) -> Iterator[schema.Padding]:
+    chosen: Chosen, stored: GenerateRules, names: Container[str] | None = None, before: str = ""
+) -> Iterator[records.Padding]:
     """The padded dimensions, all or those with these names, of weights that are stored so and of the cache of the
     batch."""
     ways = chosen.machine.ways
@@ -36,10 +33,10 @@ def paddings(
         if padded != size and (names is None or name in names):
             cut = ways(getattr(stored, CUT_BY.get(name, name), ()))
             zeros = unit_bytes(name, chosen, stored) * (padded - size) / cut
-            yield schema.Padding(dimension=before + name, size=size, padded=padded, bytes_per_chip=round(zeros))
+            yield records.Padding(dimension=before + name, size=size, padded=padded, bytes_per_chip=round(zeros))
 
 
-def padded_sizes(chosen: "Chosen", stored: GenerateRules) -> dict[str, tuple[int, int]]:
+def padded_sizes(chosen: Chosen, stored: GenerateRules) -> dict[str, tuple[int, int]]:
     """Dimensions that may be padded: their size, and how it is stored."""
     ways, sizes = chosen.machine.ways, chosen.machine.sizes
     heads = sizes.heads(stored, ways)
@@ -58,7 +55,7 @@ def padded_sizes(chosen: "Chosen", stored: GenerateRules) -> dict[str, tuple[int
     return {**found, "vocab": (sizes.vocab, sizes.padded_vocab(ways(stored.vocab)))}
 
 
-def unit_bytes(dimension: str, chosen: "Chosen", stored: GenerateRules) -> float:
+def unit_bytes(dimension: str, chosen: Chosen, stored: GenerateRules) -> float:
     """Bytes of one head, lane, column or row on the chip that holds it: weights of all layers, and the KV cache."""
     sizes, ways = chosen.machine.sizes, chosen.machine.ways
     part = sizes.d_model / ways(stored.d_model)
@@ -79,10 +76,7 @@ def unit_bytes(dimension: str, chosen: "Chosen", stored: GenerateRules) -> float
             held = sizes.experts.experts / ways(stored.experts)
             return sizes.sparse_layers * held * (sizes.inputs + 1) * width
         case "q_heads":
-            return (
-                sizes.layers
-                * sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
-                * (sizes.weight_bytes)
-            )
+            elements = sum(each.elements(1, 0, part) for each in sizes.matrices if each.heads == "q")
+            return sizes.layers * elements * sizes.weight_bytes
         case _:
             return sizes.head_dim * (sizes.layers * 2 * width + 2 * cached)

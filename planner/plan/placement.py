@@ -2,7 +2,8 @@
 
 from itertools import product
 
-from planner.plan.schema import GenerateRules, Mesh, PrefillRules
+from planner.plan.records import Mesh
+from planner.plan.schema import GenerateRules, PrefillRules
 
 Held = dict[tuple[int, ...], tuple[int, int]]
 

@@ -6,39 +6,14 @@ The field order here is the order in the file. Sizes are bytes, times are second
 from collections.abc import Generator
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
+from planner.plan.records import Fleet, Hbm, Mesh, Padding, Pool, Record
 from planner.spec.base import Dtype
 
 FORMAT_VERSION = "1.0"
 
 CollectiveKind = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "permute"]
-
-
-class Record(BaseModel):
-    """A frozen piece of a plan; an unknown key is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class MeshAxis(Record):
-    """One named axis of the device mesh: a whole torus axis, or a piece of one.
-
-    Neighbours along a piece are `stride` chips apart on their torus axis; only a whole axis can wrap.
-    """
-
-    name: str
-    size: int
-    torus_axis: str
-    stride: int = 1
-    wraps: bool = False
-
-
-class Mesh(Record):
-    """Mesh axes, major first, and the torus coordinates of the chips in C order over those axes."""
-
-    axes: tuple[MeshAxis, ...]
-    chips: tuple[tuple[int, ...], ...]
 
 
 class RuleTable(Record):
@@ -218,39 +193,6 @@ class Generate(Record):
     runner_up: RunnerUp | None = None
 
 
-class Padding(Record):
-    """A dimension that was padded so that it divides: from, to, and the bytes per chip that cost."""
-
-    dimension: str
-    size: int
-    padded: int
-    bytes_per_chip: int
-
-
-class Hbm(Record):
-    """Bytes per chip by item. `available` is the capacity less the reserve; `free` is what the plan leaves. `copies`:
-    second copies of weights; None for none."""
-
-    weights: int
-    copies: int | None = None
-    kv_cache: int
-    activations: int
-    logits: int
-    total: int
-    reserve: int
-    capacity: int
-    available: int
-    free: int
-
-    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
-        """The items that there are, with their bytes."""
-        yield from ((name, size) for name, size in super().__iter__() if size is not None)
-
-    @model_serializer(mode="wrap")
-    def _told(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: size for name, size in write(self).items() if size is not None}
-
-
 class Service(Record):
     """What users of the service see, by the formulas in docs/explanation: means, not tails."""
 
@@ -266,49 +208,6 @@ class Service(Record):
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """The numbers of every plan, and the stall of one that has chunks."""
         yield from ((name, value) for name, value in super().__iter__() if name != "stall_s" or value is not None)
-
-
-class Pool(Record):
-    """The slices that prefill has to itself in disaggregated serving: their topology, mesh, padding, HBM per chip."""
-
-    slice: str
-    mesh: Mesh
-    padding: tuple[Padding, ...]
-    hbm: Hbm
-
-
-class Transfer(Record):
-    """The hand-over of a prompt's keys and values from a prefill slice to a generate slice: bytes, and over what."""
-
-    link: Literal["ici", "dcn"]
-    bytes: int
-    seconds: float
-
-
-class Tails(Record):
-    """What 95 % of requests stay within, by the queueing estimate in docs/explanation/queues.md."""
-
-    ttft_p95_s: float
-    tpot_p95_s: float
-
-
-class Fleet(Record):
-    """How many slices serve the workload. Interleaved: `slices` do both phases. Disaggregated: they generate, and
-    `prefill_slices` read prompts.
-
-    `requests_per_s` is what arrives, or what the fleet serves where the spec has no rate. Utilisations are parts of
-    one: of the slots of the generate slices, and of the time of the slices that read prompts.
-    """
-
-    mode: Literal["interleaved", "disaggregated"]
-    requests_per_s: float
-    slices: int
-    prefill_slices: int | None = None
-    chips: int
-    slot_utilization: float
-    prefill_utilization: float
-    transfer: Transfer | None = None
-    tails: Tails | None = None
 
 
 class Dtypes(Record):

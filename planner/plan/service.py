@@ -1,41 +1,54 @@
 """What users of the service see, and how many slices serve them: means and tails, from the two step times."""
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from planner.plan import schema
+from planner.plan import records, schema
+from planner.plan.chosen import Chosen
 from planner.problem.arrivals import Arrivals
 from planner.problem.build import arrivals_of
 from planner.problem.drafts import tokens_per_step
 from planner.problem.problem import NS, Place, steps_of_request
 from planner.spec import Spec
 
-if TYPE_CHECKING:
-    from planner.plan.build import Chosen
-
 SECONDS_PER_HOUR = 3600
 CLOSE = 1e-6
 
 
-def service_of(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
-) -> schema.Service:
-    """Means that users see, by the formulas of `Problem.goal_weights`, `arrivals` and `demand`."""
-    output, arrivals = spec.workload.output_tokens.mean, arrivals_of(spec)
-    if arrivals is None and chosen.reader is None:
-        return turns(spec, chosen, prefill_s, generate_s)
-    token_s = generate_s / float(tokens_per_step(chosen.drafts))
-    fleet = fleet_of(spec, chosen, prefill_s, generate_s, transfer)
-    assert fleet is not None, "there is a rate, or prefill has slices of its own"
-    tpot_s = token_s / (1 - fleet.prefill_utilization) if chosen.reader is None else token_s
-    return service(
-        spec, first_token_s(spec, chosen, fleet.requests_per_s, prefill_s, generate_s, transfer), tpot_s,
-        output * fleet.requests_per_s, fleet.chips,
-    )  # fmt: skip
+class Times(NamedTuple):
+    """Seconds of the prefill of the planned bucket and of a generate step, and how a prompt is handed over between
+    slices, if it is."""
+
+    prefill_s: float
+    generate_s: float
+    transfer: records.Transfer | None
+
+    @property
+    def sent_s(self) -> float:
+        """Seconds of the hand-over of a prompt."""
+        return self.transfer.seconds if self.transfer else 0.0
+
+    def token_s(self, chosen: Chosen) -> float:
+        """Seconds for each token of a sequence, on average over steps that verify drafts."""
+        return self.generate_s / float(tokens_per_step(chosen.drafts))
 
 
-def turns(spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float) -> schema.Service:
+def service_of(spec: Spec, chosen: Chosen, fleet: records.Fleet | None, times: Times) -> schema.Service:
+    """Means that users see, by the formulas of `Problem.goal_weights`, `arrivals` and `demand`; `fleet` as `fleet_of`
+    has it."""
+    if fleet is None:
+        return turns(spec, chosen, times)
+    tpot_s = times.token_s(chosen)
+    if chosen.reader is None:
+        tpot_s /= 1 - fleet.prefill_utilization
+    ttft_s = first_token_s(spec, chosen, fleet.requests_per_s, times)
+    tokens_per_s = spec.workload.output_tokens.mean * fleet.requests_per_s
+    return service(spec, ttft_s, tpot_s, tokens_per_s, fleet.chips)
+
+
+def turns(spec: Spec, chosen: Chosen, times: Times) -> schema.Service:
     """A slice that takes turns, all its slots taken by clients that come back at once."""
     output, batch, prompts = spec.workload.output_tokens.mean, chosen.batch, chosen.prompts
+    prefill_s, generate_s, _ = times
     waiting = (prompts - 1) / 2
     between = Place.of(0, prompts, batch, chosen.steps.number).between
     steps = float(steps_of_request(output, tokens_per_step(chosen.drafts)))
@@ -58,81 +71,69 @@ def service(spec: Spec, ttft_s: float, tpot_s: float, tokens_per_s: float, chips
     )
 
 
-def fleet_of(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
-) -> schema.Fleet | None:
+def fleet_of(spec: Spec, chosen: Chosen, times: Times) -> records.Fleet | None:
     """The slices that serve, where there is a request rate or prefill has slices of its own."""
     arrivals, reader = arrivals_of(spec), chosen.reader
     if arrivals is None and reader is None:
         return None
-    reads, steps = chosen.reads, spec.workload.output_tokens.mean / float(tokens_per_step(chosen.drafts))
-    rate = closed_rate(spec, chosen, prefill_s, generate_s, transfer) if arrivals is None else float(arrivals.per_s)
-    read_busy = rate / reads.slices * prefill_s / reads.stages / reads.prompts
-    if arrivals is not None:
-        read_busy *= float(place_of(reads).reading.mean)
+    rate = closed_rate(spec, chosen, times) if arrivals is None else float(arrivals.per_s)
+    read_busy = reading_part(chosen.reads, rate, times.prefill_s, arrivals)
     active = chosen.batch - (chosen.prompts - 1) / 2
-    step_s = generate_s if reader else generate_s / (1 - read_busy)
+    step_s = times.generate_s if reader else times.generate_s / (1 - read_busy)
     chips = chosen.slices * chosen.machine.slice.chips
-    return schema.Fleet(
+    return records.Fleet(
         mode="interleaved" if reader is None else "disaggregated",
         requests_per_s=rate,
         slices=chosen.slices,
         prefill_slices=None if reader is None else reader.slices,
         chips=chips if reader is None else chips + reader.slices * reader.machine.slice.chips,
-        slot_utilization=rate / chosen.slices * steps * step_s / active,
+        slot_utilization=rate / chosen.slices * mean_steps(spec, chosen) * step_s / active,
         prefill_utilization=read_busy,
-        transfer=transfer,
-        tails=None if arrivals is None else tails_of(spec, chosen, arrivals, prefill_s, generate_s, transfer),
+        transfer=times.transfer,
+        tails=None if arrivals is None else tails_of(chosen, arrivals, times),
     )
 
 
-def closed_rate(
-    spec: Spec, chosen: "Chosen", prefill_s: float, generate_s: float, transfer: schema.Transfer | None
-) -> float:
+def reading_part(reads: Chosen, rate: float, prefill_s: float, arrivals: Arrivals | None) -> float:
+    """The part of their time that slices read prompts for, of a rate of requests a second."""
+    planned = rate / reads.slices * prefill_s / reads.stages / reads.prompts
+    return planned if arrivals is None else planned * float(place_of(reads).reading.mean)
+
+
+def mean_steps(spec: Spec, chosen: Chosen) -> float:
+    """Generate steps of a mean answer."""
+    return spec.workload.output_tokens.mean / float(tokens_per_step(chosen.drafts))
+
+
+def closed_rate(spec: Spec, chosen: Chosen, times: Times) -> float:
     """Requests a second that prefill slices and generate slices serve when clients come back at once."""
-    sent_s, reads = transfer.seconds if transfer else 0.0, chosen.reads
-    steps = spec.workload.output_tokens.mean / float(tokens_per_step(chosen.drafts))
-    made_s = max(steps * generate_s / chosen.batch, sent_s)
-    return min(reads.slices / max(prefill_s / reads.stages / reads.prompts, sent_s), chosen.slices / made_s)
+    reads = chosen.reads
+    read_s = max(times.prefill_s / reads.stages / reads.prompts, times.sent_s)
+    made_s = max(mean_steps(spec, chosen) * times.generate_s / chosen.batch, times.sent_s)
+    return min(reads.slices / read_s, chosen.slices / made_s)
 
 
-def first_token_s(
-    spec: Spec,
-    chosen: "Chosen",
-    rate: float,
-    prefill_s: float,
-    generate_s: float,
-    transfer: schema.Transfer | None,
-) -> float:
+def first_token_s(spec: Spec, chosen: Chosen, rate: float, times: Times) -> float:
     """Mean seconds to the first token."""
     reads, arrivals = chosen.reads, arrivals_of(spec)
-    sent_s = reads.prompts * transfer.seconds if transfer else 0.0
+    prefill_s, sent_s = times.prefill_s, reads.prompts * times.sent_s
     if arrivals is None:
-        return (reads.prompts - 1) / 2 / rate + prefill_s + sent_s + generate_s
-    read_s = prefill_s / reads.stages
-    waits_s = arrivals.to_first_token_ns(read_s * NS, place_of(reads)) / NS
-    return waits_s + (prefill_s - read_s) * float(place_of(reads).reading.mean) + sent_s + generate_s
+        return (reads.prompts - 1) / 2 / rate + prefill_s + sent_s + times.generate_s
+    read_s, at = prefill_s / reads.stages, place_of(reads)
+    waits_s = arrivals.to_first_token_ns(read_s * NS, at) / NS
+    return waits_s + (prefill_s - read_s) * float(at.reading.mean) + sent_s + times.generate_s
 
 
-def tails_of(
-    spec: Spec,
-    chosen: "Chosen",
-    arrivals: Arrivals,
-    prefill_s: float,
-    generate_s: float,
-    transfer: schema.Transfer | None,
-) -> schema.Tails:
+def tails_of(chosen: Chosen, arrivals: Arrivals, times: Times) -> records.Tails:
     """What 95 % of requests stay within."""
-    reads = chosen.reads
-    sent_s = reads.prompts * transfer.seconds if transfer else 0.0
-    read_s = prefill_s / reads.stages
-    later_s = (prefill_s - read_s) * float(place_of(reads).reading.p95) + sent_s + generate_s
-    ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, place_of(reads)) / NS + later_s
-    if chosen.reader is not None:
-        return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=generate_s / float(tokens_per_step(chosen.drafts)))
-    token_s = generate_s / float(tokens_per_step(chosen.drafts))
-    tpot_s = interrupted_s(token_s, prefill_s, arrivals, place_of(reads))
-    return schema.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
+    reads, prefill_s = chosen.reads, times.prefill_s
+    read_s, at = prefill_s / reads.stages, place_of(reads)
+    later_s = (prefill_s - read_s) * float(at.reading.p95) + reads.prompts * times.sent_s + times.generate_s
+    ttft_s = arrivals.to_first_token_p95_ns(read_s * NS, at) / NS + later_s
+    tpot_s = times.token_s(chosen)
+    if chosen.reader is None:
+        tpot_s = interrupted_s(tpot_s, prefill_s, arrivals, at)
+    return records.Tails(ttft_p95_s=ttft_s, tpot_p95_s=tpot_s)
 
 
 def interrupted_s(token_s: float, prefill_s: float, arrivals: Arrivals, at: Place) -> float:
@@ -143,7 +144,7 @@ def interrupted_s(token_s: float, prefill_s: float, arrivals: Arrivals, at: Plac
     return longer_s
 
 
-def place_of(chosen: "Chosen") -> Place:
+def place_of(chosen: Chosen) -> Place:
     """What the times of the slices are weighed by."""
     chips, tokens = chosen.machine.slice.chips, tokens_per_step(chosen.drafts)
     alone = Place.of(chips, chosen.prompts, chosen.batch, chosen.steps.number, tokens)

@@ -6,7 +6,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from planner.plan.schema import CopyRules, Fleet, Generate, Hbm, Mesh, Near, Plan, Prefill, Proof, RunnerUp, Service
+from planner.plan.records import Fleet, Hbm, Mesh
+from planner.plan.schema import CopyRules, Generate, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
 from planner.problem.chunks import steps_of
 

@@ -63,6 +63,19 @@ class GenerateSide(NamedTuple):
         return self.ns / self.tokens_per_step
 
 
+class Pair(NamedTuple):
+    """A slice of either kind, and the link over which a prompt is handed over in `sent_ns`."""
+
+    prefill: PrefillSide
+    generate: GenerateSide
+    link: Link
+    sent_ns: float
+
+    def chips(self, prefill_slices: int, slices: int) -> int:
+        """Chips of so many slices of each kind."""
+        return prefill_slices * self.prefill.chips + slices * self.generate.chips
+
+
 class Choice(NamedTuple):
     """Numbers of slices for one pair, chips of the fleet, the goal, what they serve. `chips` is infinite for none."""
 
@@ -92,14 +105,14 @@ class Demand:
         """The best numbers of slices for a pair over a link."""
         if not np.isfinite(prefill.ns + generate.ns) or self.too_slow(generate.token_ns):
             return NONE
-        sent_ns = link.ns_per_byte * sent_bytes
+        pair = Pair(prefill, generate, link, link.ns_per_byte * sent_bytes)
         if self.arrivals is not None:
-            found = [self.at_rate(prefill, generate, sent_ns, self.arrivals)]
+            found = [self.at_rate(pair, self.arrivals)]
         else:
             found = [
-                self.closed_with(prefill, generate, sent_ns, reading, slices)
+                self.closed_with(pair, reading, slices)
                 for slices in self.counts(generate)
-                for reading in self.feeding(prefill, generate, sent_ns, slices, link)
+                for reading in self.feeding(pair, slices)
             ]
         within = [each for each in found if self.fits(each, link)]
         return min(within, key=lambda each: (self.value(each), each.chips), default=NONE)
@@ -156,15 +169,14 @@ class Demand:
         steps = {factor * 2**power for factor in (1, 3) for power in range(most.bit_length())}
         return sorted({*few, *(each for each in steps if each <= most)})
 
-    def feeding(
-        self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, slices: int, link: Link
-    ) -> set[int]:
+    def feeding(self, pair: Pair, slices: int) -> set[int]:
         """Numbers of prefill slices for so many generate slices: around what feeds them, no more than there may be.
 
         Clients of a closed loop fill the slots and the prefills; latency is asked for with all of them in slots.
         Up to there one more serves more requests for each chip, beyond it only adds chips.
         """
-        reads, makes = self.request_ns(prefill, generate, sent_ns)
+        prefill, generate, link, _ = pair
+        reads, makes = self.request_ns(pair)
         fed = reads * slices / makes
         found = {max(1, int(np.floor(fed))), max(1, int(np.ceil(fed)))}
         rooms = [1 if link.one_each else MOST_SLICES]
@@ -175,28 +187,29 @@ class Demand:
         room = min(rooms)
         return {min(each, room) for each in found} if room > 0 else set()
 
-    def request_ns(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float) -> tuple[float, float]:
+    def request_ns(self, pair: Pair) -> tuple[float, float]:
         """Nanoseconds of a prefill slice and of a generate slice for one request."""
+        prefill, generate, _, sent_ns = pair
         reads = max(prefill.read_ns / prefill.prompts, sent_ns)
         return reads, max(self.output_tokens * generate.token_ns / generate.batch, sent_ns)
 
-    def closed_with(
-        self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, prefill_slices: int, slices: int
-    ) -> Choice:
+    def closed_with(self, pair: Pair, prefill_slices: int, slices: int) -> Choice:
         """A closed loop with these numbers of slices."""
-        reads, makes = self.request_ns(prefill, generate, sent_ns)
+        prefill, generate, _, sent_ns = pair
+        reads, makes = self.request_ns(pair)
         between = max(reads / prefill_slices, makes / slices)
         filling = (prefill.prompts - 1) / 2 * between
         ttft = filling + prefill.ns + prefill.prompts * sent_ns + generate.ns
         if self.limits.ttft is not None and ttft > self.limits.ttft:
             return NONE
-        chips = prefill_slices * prefill.chips + slices * generate.chips
+        chips = pair.chips(prefill_slices, slices)
         goals = {"cost": chips * between, "throughput": between}
         goals |= {"latency": ttft + self.output_tokens * generate.token_ns, "ttft": ttft, "tpot": generate.token_ns}
         return Choice(chips, goals[self.goal], prefill_slices, slices, 1 / between, ttft)
 
-    def at_rate(self, prefill: PrefillSide, generate: GenerateSide, sent_ns: float, arrivals: Arrivals) -> Choice:
+    def at_rate(self, pair: Pair, arrivals: Arrivals) -> Choice:
         """The fewest slices that a rate of arrivals needs."""
+        prefill, generate, _, sent_ns = pair
         per_ns = float(arrivals.per_s) / NS
         free = most_slot_utilization(generate.batch) * generate.batch
         busy = float(arrivals.most_busy)
@@ -205,8 +218,8 @@ class Demand:
         prefill_slices = self.prefill_slices(prefill, generate.ns, sent_ns, arrivals)
         if prefill_slices > MOST_SLICES or slices > MOST_SLICES:
             return NONE
-        chips = prefill_slices * prefill.chips + slices * generate.chips
-        reads, makes = self.request_ns(prefill, generate, 0.0)
+        chips = pair.chips(prefill_slices, slices)
+        reads, makes = self.request_ns(pair._replace(sent_ns=0.0))
         ttft = float(waits.mean[prefill_slices - 1]) + prefill.prompts * sent_ns + generate.ns
         goals = {"cost": prefill.chips * reads + generate.chips * makes, "ttft": ttft, "tpot": generate.token_ns}
         return Choice(chips, goals[self.goal], prefill_slices, slices, per_ns, ttft)

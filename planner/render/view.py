@@ -6,7 +6,8 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 from dataclasses import dataclass
 
 from cost_models.chips import chip
-from planner.plan.schema import Mesh, Plan
+from planner.plan.records import Mesh
+from planner.plan.schema import Plan
 from planner.render.axes import Axes, ways
 from planner.render.model import ModelSizes, read_model
 from planner.render.phases import GenerateView, PrefillView, embedding_runs, generate_view, prefill_view

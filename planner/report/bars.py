@@ -3,7 +3,8 @@
 from planner.explain import Subject
 from planner.explain.memory import meaning
 from planner.explain.parts import RESOURCES
-from planner.plan.schema import Hbm, Roofline
+from planner.plan.records import Hbm
+from planner.plan.schema import Roofline
 from planner.plan.show import hbm_items
 from planner.plan.units import bytes_text, percent_text, seconds_text
 from planner.report.html import Html, element, joined

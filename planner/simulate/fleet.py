@@ -11,7 +11,8 @@ from random import Random
 
 import simpy
 
-from planner.plan.schema import Fleet, Plan
+from planner.plan.records import Fleet
+from planner.plan.schema import Plan
 from planner.simulate.pools import Generator, Reader
 from planner.simulate.server import Process, Request, Server, Service, Slots
 from planner.simulate.steps import Steps, steps_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.schema import Plan
 from planner.problem.chunks import steps_of as prefill_steps
 

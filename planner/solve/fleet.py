@@ -6,6 +6,7 @@ while it can matter. A pair whose bounds add up to no less than the best fleet i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,13 +61,23 @@ class Side:
         return self.pools[at].problem.meshes[0].reading
 
 
+class Found(NamedTuple):
+    """The best fleet so far: its value, and the pair of pools that it takes; `link` is None for none."""
+
+    value: float
+    choice: Choice
+    link: Link | None
+    row: int
+    column: int
+
+
 class FleetSearch:
     """A search over pairs of pools."""
 
     def __init__(self, apart: Apart, prefill: Side, generate: Side) -> None:
         self.apart, self.demand = apart, apart.demand
         self.prefill, self.generate = prefill, generate
-        self.best: tuple[float, Choice, Link | None, int, int] = (float("inf"), NONE, None, 0, 0)
+        self.best = Found(float("inf"), NONE, None, 0, 0)
         self.reads = np.array([self.prefill_bound(at) for at in range(len(prefill.pools))])
         self.makes = np.array([self.generate_bound(at) for at in range(len(generate.pools))])
         self.bounds = self.reads[:, None] + self.makes
@@ -93,7 +104,7 @@ class FleetSearch:
 
     def run(self) -> FleetSolution | None:
         """The optimum, or None where there is none."""
-        while (least := float(self.bounds.min(initial=float("inf")))) < self.best[0]:
+        while (least := float(self.bounds.min(initial=float("inf")))) < self.best.value:
             row, column = (int(each) for each in np.unravel_index(int(self.bounds.argmin()), self.bounds.shape))
             choice, link = self.best_of(row, column)
             value = self.demand.value(choice)
@@ -104,9 +115,9 @@ class FleetSearch:
             elif not self.generate.is_exact(column):
                 self.improve_generate(column)
             else:
-                self.best = value, choice, link, row, column
+                self.best = Found(value, choice, link, row, column)
                 self.bounds[row, column] = float("inf")
-        return self.solution(min(least, self.best[0]))
+        return self.solution(min(least, self.best.value))
 
     def best_of(self, row: int, column: int) -> tuple[Choice, Link | None]:
         """The best fleet of a pair, if its steps are as short as their bounds."""

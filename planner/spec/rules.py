@@ -3,28 +3,25 @@
 A rule reads the spec as if all of it were valid. Where a field is invalid, the rules that need it are skipped.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import isqrt
 
+from planner.spec.finding import Finding, Rule
 from planner.spec.hf_families import FAMILIES
 from planner.spec.model import RopeScaling
-from planner.spec.nearest import nearest, nearest_few
+from planner.spec.nearest import nearest
 from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A broken rule: the path of the value to blame, what is wrong, and the nearest fix."""
-
-    path: tuple[str | int, ...]
-    message: str
-    hint: str | None = None
-    on_key: bool = False
-
-
-Rule = Callable[[Spec], Iterator[Finding]]
+from planner.spec.serving_rules import (
+    chunked_rendered,
+    chunks_of_a_fleet,
+    fleet_below_slice,
+    mesh_of_phases,
+    rate_objective,
+    rendered_mode,
+    speculation_pin,
+    tail_without_rate,
+)
 
 
 def known_family(spec: Spec) -> Iterator[Finding]:
@@ -164,65 +161,6 @@ def moe_experts(spec: Spec) -> Iterator[Finding]:
         yield Finding(("model", "moe", "dense_layers"), message, "leave moe out of a dense model")
 
 
-def tail_without_rate(spec: Spec) -> Iterator[Finding]:
-    """A limit on a tail has a request rate: requests that come one after the other do not queue."""
-    for name, value in (("ttft_p95", spec.limits.ttft_p95_s), ("tpot_p95", spec.limits.tpot_p95_s)):
-        if value is not None and spec.workload.requests_per_s is None:
-            message = f"{name} bounds a tail, which there is only with requests that arrive at random"
-            yield Finding(("limits", name), message, "set workload.requests_per_s, or bound the mean")
-
-
-def rate_objective(spec: Spec) -> Iterator[Finding]:
-    """At a given request rate the question is how many chips it takes: throughput is given, latency can be bought."""
-    if spec.workload.requests_per_s is None:
-        return
-    if spec.objective == "throughput":
-        message = (
-            "objective throughput asks for as many requests as possible, and requests_per_s says how many there are"
-        )
-        yield Finding(("objective",), message, "use objective: cost, or concurrency instead of requests_per_s")
-    if spec.objective == "latency":
-        message = "objective latency with requests_per_s is better the more slices there are"
-        yield Finding(("objective",), message, "use objective: cost, and bound latency by limits.ttft and limits.tpot")
-
-
-def fleet_below_slice(spec: Spec) -> Iterator[Finding]:
-    """The fleet may have the chips of one slice at least."""
-    from cost_models.chips import UnknownChip, chip
-    from cost_models.torus import IllegalSlice, parse_slice
-
-    most = spec.hardware.fleet_chips
-    try:
-        smallest = min(parse_slice(chip(spec.hardware.chip), each).chips for each in spec.hardware.slices)
-    except (UnknownChip, IllegalSlice):
-        return
-    if most is not None and most < smallest:
-        message = f"fleet_chips is {most}, and the smallest slice has {smallest} chips"
-        yield Finding(("hardware", "fleet_chips"), message, f"use {smallest} or more, or allow smaller slices")
-
-
-def chunks_of_a_fleet(spec: Spec) -> Iterator[Finding]:
-    """Prompts are read in chunks between the steps of one slice that takes turns, and serves clients that come back."""
-    pinned = spec.pins.get("prefill.chunk", "none") != "none"
-    if spec.serving.chunked_prefill is None and not pinned:
-        return
-    path = ("pins", "prefill.chunk") if pinned else ("serving", "chunked_prefill")
-    hint = f"leave {path[1]} out, or use concurrency and mode: interleaved"
-    if spec.workload.requests_per_s is not None:
-        yield Finding(path, "chunks are not planned yet for requests that arrive at random", hint)
-    elif spec.serving.mode != "interleaved":
-        yield Finding(path, f"chunks are not planned yet for mode {spec.serving.mode}", hint)
-
-
-def rendered_mode(spec: Spec) -> Iterator[Finding]:
-    """Packages are rendered for interleaved serving."""
-    if spec.serving.mode != "interleaved" and spec.serving.strategies == "rendered":
-        message = f"mode {spec.serving.mode} is not among the rendered strategies"
-        yield Finding(
-            ("serving", "mode"), message, "use mode: interleaved, or strategies: all to plan without a package"
-        )
-
-
 def pin(spec: Spec) -> Iterator[Finding]:
     """A pin is at an address that can be pinned, with a value of its kind."""
     for address, value in spec.pins.items():
@@ -235,38 +173,6 @@ def pin(spec: Spec) -> Iterator[Finding]:
             yield Finding(("pins", address), problem, f'did you mean "{close}"?' if close else None)
         elif address == "prefill.copies" and (problem := copies_problem(spec, value)):
             yield Finding(("pins", address), problem)
-
-
-def mesh_of_phases(spec: Spec) -> Iterator[Finding]:
-    """The pinned mesh is one of a slice that may be used, and the same in both phases."""
-    meshes = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
-    for address in meshes:
-        if problem := mesh_problem(spec, address):
-            yield Finding(("pins", address), problem[0], problem[1])
-            return
-    if len({frozenset(value) if isinstance(value, tuple) else value for value in meshes.values()}) > 1:
-        message = "generate.mesh and prefill.mesh differ, and both phases take turns on one mesh"
-        yield Finding(("pins", "prefill.mesh"), message, "pin one of them")
-
-
-def mesh_problem(spec: Spec, address: str) -> tuple[str, str | None] | None:
-    """Why the mesh that is pinned at an address is none of the slices that may be used, and the nearest that is."""
-    from cost_models.chips import UnknownChip, chip
-    from cost_models.meshes import all_meshes, axis_texts, meshes_named
-    from cost_models.torus import IllegalSlice, parse_slice
-
-    value, pinned = spec.pins[address], spec.pins.get("slice")
-    texts = (str(pinned),) if pinned is not None else spec.hardware.slices
-    try:
-        slices = [parse_slice(chip(spec.hardware.chip), text) for text in texts]
-    except (UnknownChip, IllegalSlice):
-        return None
-    if not isinstance(value, tuple) or pin_problem(address, value) or any(meshes_named(s, value) for s in slices):
-        return None
-    known = [f"[{', '.join(axis_texts(mesh))}]" for each in slices for mesh in all_meshes(each)]
-    written = f"[{', '.join(value)}]"
-    close = nearest(written, known) or nearest_few(written, known)[0]
-    return f"{address}: {written} is no mesh of {spec.hardware.chip} {' or '.join(texts)}", f"did you mean {close}?"
 
 
 def copies_problem(spec: Spec, value: object) -> str | None:
@@ -306,21 +212,6 @@ def pinned_slice(spec: Spec) -> Iterator[Finding]:
         yield Finding(("pins", "slice"), f"pinned slice {value} is not among hardware.slices: {', '.join(slices)}")
 
 
-def speculation_pin(spec: Spec) -> Iterator[Finding]:
-    """Drafts are pinned only where there is a draft model."""
-    if spec.pins.get("generate.speculation") == "on" and spec.serving.speculation is None:
-        message = "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
-        yield Finding(("pins", "generate.speculation"), message, "add serving.speculation, or leave the pin out")
-
-
-def chunked_rendered(spec: Spec) -> Iterator[Finding]:
-    """Chunks of a given size are not asked for together with nothing but what packages are rendered for."""
-    chunk = spec.serving.chunked_prefill
-    if isinstance(chunk, int) and spec.serving.strategies == "rendered":
-        message = f"no package reads prompts in chunks of {chunk} tokens yet"
-        yield Finding(("serving", "chunked_prefill"), message, "leave it out, or set serving.strategies to all")
-
-
 RULES: tuple[Rule, ...] = (
     known_family,
     known_chip,
@@ -346,11 +237,6 @@ RULES: tuple[Rule, ...] = (
     speculation_pin,
     mesh_of_phases,
 )
-
-
-def rule_name(rule: Rule) -> str:
-    """`kv_heads_divide` -> `kv-heads-divide`."""
-    return str(getattr(rule, "__name__")).replace("_", "-")  # noqa: B009
 
 
 def _sentence(error: Exception) -> str:

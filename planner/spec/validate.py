@@ -11,8 +11,9 @@ from planner.spec.base import Section
 from planner.spec.diagnostic import Diagnostic, shown
 from planner.spec.document import KeyPath, Node, dotted, locate
 from planner.spec.fields import addresses, fields, keys, section_at, subsection
+from planner.spec.finding import Finding, Rule, rule_name
 from planner.spec.nearest import nearest
-from planner.spec.rules import RULES, Finding, Rule, rule_name
+from planner.spec.rules import RULES
 from planner.spec.schema import Spec
 
 S = TypeVar("S", bound=Section)

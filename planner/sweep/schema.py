@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from planner.plan.schema import Copies, Fleet, GenerateRules, Hbm, MeshAxis, PrefillRules, Record, Service, Strategy
+from planner.plan.records import Fleet, Hbm, MeshAxis, Record
+from planner.plan.schema import Copies, GenerateRules, PrefillRules, Service, Strategy
 from planner.problem.problem import LimitName
 
 FORMAT_VERSION = "1.0"

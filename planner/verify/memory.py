@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.plan.schema import Hbm
+from planner.plan.records import Hbm
 from planner.verify.build import Memory, Phase
 
 Verdict = Literal["equal", "within", "over", "under", "lost", "not judged"]

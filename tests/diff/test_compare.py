@@ -11,7 +11,8 @@ from planner.diff.markdown import MARKER
 from planner.diff.schema import NOTHING_ELSE, RESHARDS_KV_CACHE, RESHARDS_WEIGHTS
 from planner.errors import ShardwrightError
 from planner.plan.placement import parts_held
-from planner.plan.schema import Mesh, MeshAxis, Plan
+from planner.plan.records import Mesh, MeshAxis
+from planner.plan.schema import Plan
 from tests.plans_of import example_plan
 
 SMOLLM2 = "smollm2_135m_cpu8"

@@ -7,7 +7,7 @@ from planner.errors import InfeasibleSpec
 from planner.explain.causes import phase_weights
 from planner.explain.explain import explain
 from planner.explain.why_not import why_not
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_to_yaml
 from planner.plan.ledger import ledger_to_jsonl
 from planner.plan.make import make_plan, solve_spec

@@ -12,7 +12,8 @@ import pytest
 from cost_models.chips import chip
 from cost_models.moe import Mixture
 from planner.errors import InfeasibleSpec, Unsupported
-from planner.plan.build import chosen_of, plan_alone
+from planner.plan.build import plan_alone
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.infeasible import conflict_text
 from planner.plan.make import make_plan, solve_spec

@@ -11,7 +11,7 @@ from planner.explain import Subject, addresses, explain
 from planner.explain.parts import part_flops
 from planner.explain.shapes import matmuls
 from planner.explain.why_not import why_not
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.machine import machine_of, rules_of
 from planner.plan.make import make_plan, plan_of, solve_spec

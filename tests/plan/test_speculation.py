@@ -7,7 +7,7 @@ from planner.diff import compare
 from planner.explain.causes import phase_weights
 from planner.explain.explain import explain
 from planner.explain.why_not import why_not
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_to_yaml
 from planner.plan.schema import Plan
 from planner.plan.show import drafts_text

@@ -7,7 +7,7 @@ import pytest
 from cost_models.chips import chip
 from cost_models.meshes import meshes
 from cost_models.torus import parse_slice
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.schema import Plan
 from planner.problem import hbm

@@ -6,13 +6,11 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from planner.plan.records import Hbm, Mesh, MeshAxis
 from planner.plan.schema import (
     Collective,
     Generate,
     GenerateRules,
-    Hbm,
-    Mesh,
-    MeshAxis,
     Plan,
     Prefill,
     PrefillRules,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from planner.plan.schema import Fleet, Plan, Pool, Tails, Transfer
+from planner.plan.records import Fleet, Pool, Tails, Transfer
+from planner.plan.schema import Plan
 
 
 def with_workload(plan: Plan, workload: dict[str, Any], limits: dict[str, str] | None = None) -> Plan:

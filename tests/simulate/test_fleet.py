@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from cost_models.queueing import mean_wait_s
-from planner.plan.build import chosen_of
+from planner.plan.chosen import chosen_of
 from planner.plan.machine import machine_of, prefill_machine_of, prefill_rules_of, rules_of
-from planner.plan.schema import Plan, Stages, Tails
+from planner.plan.records import Tails
+from planner.plan.schema import Plan, Stages
 from planner.simulate import Simulated, simulate, simulated_to_json, simulated_to_text
 from planner.simulate.fleet import poisson_gaps
 from planner.simulate.result import OfFleet

@@ -2,7 +2,7 @@
 
 import pytest
 
-from planner.plan.schema import Hbm
+from planner.plan.records import Hbm
 from planner.verify.build import Memory, Phase
 from planner.verify.memory import memory_lines, total_line
 
