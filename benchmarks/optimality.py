@@ -9,14 +9,17 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from planner.problem.build import build
+from planner.problem.pools import Apart
 from planner.problem.problem import Limits, Problem
+from planner.solve.fleet import search_fleet
 from planner.solve.search import search
 from planner.solve.shadow import quantity_of
-from planner.solve.verify import exact_optimum, faults
+from planner.solve.verify import exact_fleet, exact_optimum, faults
 from planner.spec import load_spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -99,6 +102,41 @@ def cases() -> Iterator[tuple[str, str, str, Problem]]:
             yield name, goal, "binding", tightened(problem, Fraction(3, 4))
 
 
+FLEETS: dict[str, list[str]] = {
+    "llama-3.1-70b, v5e 2x4 4x4, 10/s": ["hardware.slices=[2x4, 4x4]", "workload.requests_per_s=10"],
+    "llama-3.1-8b, v5e 1x1 2x2, 50/s": [
+        "model.config=llama-3.1-8b",
+        "hardware.slices=[1x1, 2x2]",
+        "workload={prompt_tokens: {mean: 1024, p95: 2048}, output_tokens: {mean: 256, p95: 512}, requests_per_s: 50}",
+    ],
+    "llama-3.1-70b, v5e 2x4 4x4, closed": ["hardware={chip: v5e, slices: [2x4, 4x4], fleet_chips: 32}"],
+}
+"""Specs of fleets, for slices that take turns and for slices of each phase."""
+
+
+def fleets() -> Iterator[tuple[str, str, str, Row]]:
+    """Fleets with limits that bind and without, in both modes; a closed loop has a fleet for each phase only."""
+    for name, overrides in FLEETS.items():
+        for limits, told in (("HBM", []), ("binding", ["limits={ttft: 600 ms, tpot: 25 ms}"])):
+            for mode in ("interleaved", "disaggregated"):
+                if mode == "disaggregated" or "closed" not in name:
+                    given = ["serving={mode: " + mode + "}", "workload.concurrency=64", *overrides, *told]
+                    built = build(load_spec(SPEC, given))
+                    row = compared(built.problem) if mode == "interleaved" else compared_fleet(built.apart[0])
+                    yield f"{name}", mode, limits, row
+
+
+def compared_fleet(apart: Apart) -> Row:
+    """One comparison of fleets with slices for each phase."""
+    started = time.perf_counter()
+    solution = search_fleet(apart)
+    solved = time.perf_counter()
+    exact = exact_fleet(apart)
+    value = None if solution is None else Fraction(solution.value)
+    sound = solution is None or not (faults(solution.prefill) or faults(solution.generate))
+    return Row(value, None if exact is None else Fraction(exact), sound, solved - started, time.perf_counter() - solved)
+
+
 def compared(problem: Problem) -> Row:
     """One comparison."""
     started = time.perf_counter()
@@ -112,15 +150,15 @@ def compared(problem: Problem) -> Row:
 def main() -> int:
     """Print the table; 1 if any optimum is not confirmed."""
     rows = []
-    print(f"{'spec':<32}{'goal':<12}{'limits':<9}{'search':>10}{'enumerated':>12}{'gap':>8}")
-    for name, goal, limits, problem in cases():
-        row = compared(problem)
+    print(f"{'spec':<36}{'goal or mode':<14}{'limits':<9}{'search':>10}{'enumerated':>12}{'gap':>8}")
+    slices = ((name, goal, limits, compared(problem)) for name, goal, limits, problem in cases())
+    for name, goal, limits, row in chain(slices, fleets()):
         rows.append(row)
         found = f"{row.gap:>8.2%}" if row.exact is not None or row.solved is not None else "  no plan"
-        print(f"{name:<32}{goal:<12}{limits:<9}{row.search_s:>8.2f} s{row.exact_s:>10.2f} s{found}", flush=True)
+        print(f"{name:<36}{goal:<14}{limits:<9}{row.search_s:>8.2f} s{row.exact_s:>10.2f} s{found}", flush=True)
     equal = sum(row.solved == row.exact and row.sound for row in rows)
     planned = sum(row.exact is not None for row in rows)
-    print(f"{equal} of {len(rows)} confirmed over {len(SPECS)} specs, {planned} with a plan; ", end="")
+    print(f"{equal} of {len(rows)} confirmed over {len(SPECS) + len(FLEETS)} specs, {planned} with a plan; ", end="")
     print(f"largest gap {max(row.gap for row in rows):.2%}")
     return 0 if equal == len(rows) else 1
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 from cost_models.chips import chip
 from cost_models.torus import legal_slices
 from planner.errors import Unsupported
-from planner.problem.build import build
-from planner.solve.search import search
+from planner.plan.optimum import optimum_of
+from planner.problem.build import Built, build
+from planner.problem.problem import MeshTable
 from planner.spec import SpecErrors, load_spec
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,6 +25,9 @@ SPEC = ROOT / "docs" / "examples" / "llama_3_1_70b_v5e_4x4.yaml"
 REPEATS = 5
 GROWTH = (4, 16, 64, 256, 1024, 4096, 8960)
 LLAMA_8B = ("model.config=llama-3.1-8b", "workload.concurrency=512")
+
+
+RATE = ("workload.requests_per_s=10", "limits.ttft=600 ms")
 
 
 class Case(NamedTuple):
@@ -44,6 +48,8 @@ CASES = (
     Case("llama-3.1-70b, v5e 4x4", ["hardware.slice=4x4"], 0.5),
     Case("llama-3.1-70b, v5e to 32 chips", [up_to("v5e", 32)], 2),
     Case("llama-3.1-70b, v5e to 32 chips, latency", [up_to("v5e", 32), "objective=latency"], 2),
+    Case("llama-3.1-70b, v5e to 32 chips, both modes", [up_to("v5e", 32), "serving.mode=auto"], 2),
+    Case("llama-3.1-70b, v5e to 32, both, 10/s", [up_to("v5e", 32), "serving.mode=auto", *RATE], 2),
     Case("llama-3.1-70b, v5e 16x16, 512 at once", ["hardware.slice=16x16", "workload.concurrency=512"]),
     Case("llama-3.1-8b, v5e to 32 chips, 512 at once", [up_to("v5e", 32), *LLAMA_8B]),
     Case("deepseek-v3, v5p to 256 chips", [up_to("v5p", 256), "model.config=deepseek-v3"], 5),
@@ -80,19 +86,27 @@ def timed(overrides: Sequence[str]) -> Timed:
     times = []
     for _ in range(REPEATS):
         started = time.perf_counter()
-        problem = build(spec).problem
-        solution = search(problem)
+        built = build(spec)
+        solution = optimum_of(built)
         times.append(time.perf_counter() - started)
     assert solution is not None
+    tables = tables_of(built)
     return Timed(
         statistics.median(times),
-        len({table.slice for table in problem.meshes}),
-        len(problem.meshes),
-        sum("blocks" in vars(table) for table in problem.meshes),
+        len({table.slice for table in tables}),
+        len(tables),
+        sum("blocks" in vars(table) for table in tables),
         solution.candidates,
         solution.solved,
         solution.bound == solution.value,
     )
+
+
+def tables_of(built: Built) -> list[MeshTable]:
+    """The tables of all modes that may be taken."""
+    pools = (pool for apart in built.apart for pool in (*apart.prefill, *apart.generate))
+    together = built.problem.meshes if built.together else ()
+    return [*together, *(table for pool in pools for table in pool.problem.meshes)]
 
 
 def command(overrides: Sequence[str]) -> tuple[float, float]:

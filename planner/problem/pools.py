@@ -14,7 +14,7 @@ from math import floor
 import numpy as np
 
 from planner.problem import hbm
-from planner.problem.demand import Demand
+from planner.problem.demand import Demand, GenerateSide, PrefillSide
 from planner.problem.drafts import Drafts, tokens_per_step
 from planner.problem.floors import Floors
 from planner.problem.handover import Link
@@ -41,6 +41,14 @@ class Pool:
     problem: Problem
     stages: int = 1
     drafts: Drafts | None = None
+
+    def prefill_side(self, ns: float) -> PrefillSide:
+        """The pool as a fleet sees it, where it reads prompts in so many nanoseconds."""
+        return PrefillSide(self.chips, self.load, ns, self.problem.meshes[0].reading, self.stages)
+
+    def generate_side(self, ns: float) -> GenerateSide:
+        """The pool as a fleet sees it, where a step takes so many nanoseconds."""
+        return GenerateSide(self.chips, self.load, ns, float(tokens_per_step(self.drafts)))
 
 
 @dataclass(frozen=True)

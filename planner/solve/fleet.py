@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cost_models.lengths import Reading
 from planner.problem.demand import NONE, Choice, GenerateSide, PrefillSide
-from planner.problem.drafts import tokens_per_step
 from planner.problem.handover import Link
 from planner.problem.pools import Apart, Pool
 from planner.solve.model import Taken
@@ -56,10 +54,6 @@ class Side:
         while self.searches[at].open and self.ns(at) <= before:
             self.searches[at].step()
 
-    def reading(self, at: int) -> Reading:
-        """What prefills take there, in times of the planned one."""
-        return self.pools[at].problem.meshes[0].reading
-
 
 class Found(NamedTuple):
     """The best fleet so far: its value, and the pair of pools that it takes; `link` is None for none."""
@@ -84,13 +78,11 @@ class FleetSearch:
 
     def prefill_side(self, at: int) -> PrefillSide:
         """A prefill pool in numbers."""
-        pool = self.prefill.pools[at]
-        return PrefillSide(pool.chips, pool.load, self.prefill.ns(at), self.prefill.reading(at), pool.stages)
+        return self.prefill.pools[at].prefill_side(self.prefill.ns(at))
 
     def generate_side(self, at: int) -> GenerateSide:
         """A generate pool in numbers."""
-        pool = self.generate.pools[at]
-        return GenerateSide(pool.chips, pool.load, self.generate.ns(at), float(tokens_per_step(pool.drafts)))
+        return self.generate.pools[at].generate_side(self.generate.ns(at))
 
     def prefill_bound(self, at: int) -> float:
         """What a prefill pool adds to the value at least."""

@@ -2,14 +2,19 @@
 
 Blocks meet only in the residual layout, so the optimum can be enumerated: for each candidate and each layout, every
 combination of options. Candidates and layouts are taken in the order of their priced bounds, until no bound is better
-than what was found. Neither floors nor dominance are used, and it is exact with limits too.
+than what was found. Neither floors nor dominance are used, and it is exact with limits too. Fleets are enumerated too:
+numbers of slices from one on, and every pair of pools of disaggregated serving.
 """
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import reduce
+from math import isfinite
 
 import numpy as np
 
+from planner.problem.demand import GenerateSide, PrefillSide
+from planner.problem.pools import Apart, Pool
 from planner.problem.problem import Ints, Problem, Weights
 from planner.solve.candidate import NEVER, Candidate
 from planner.solve.model import Taken
@@ -37,6 +42,8 @@ def faults(taken: Taken) -> list[str]:
 
 def exact_optimum(problem: Problem) -> Fraction | None:
     """The least value of the goal over all solutions, by enumeration; None if there is no solution."""
+    if problem.fleet is not None:
+        return exact_rate(problem)
     candidates, best = candidates_of(problem), None
     bounds = [(bound, at) for at, each in enumerate(candidates) if (bound := each.bound()) is not None]
     for bound, at in sorted(bounds):
@@ -45,6 +52,42 @@ def exact_optimum(problem: Problem) -> Fraction | None:
         own = candidate_optimum(candidates[at])
         best = own if best is None or (own is not None and own < best) else best
     return best
+
+
+def exact_rate(problem: Problem) -> Fraction | None:
+    """The same where requests arrive at random: every candidate in fleets of one slice more each time, until one does
+    or has more chips than the best."""
+    assert problem.fleet is not None, "only a request rate takes a fleet"
+    alone, best = replace(problem, arrivals=replace(problem.fleet, per_s=Fraction(0))), None
+    for candidate in candidates_of(problem):
+        if replace(candidate, problem=alone).bound() is None:
+            continue  # not even without other requests
+        own = None
+        while own is None and candidate.slices <= candidate.most_slices and (best is None or candidate.base <= best):
+            own = candidate_optimum(candidate)
+            candidate = candidate.with_slices(candidate.slices + 1)
+        best = own if best is None or (own is not None and own < best) else best
+    return best
+
+
+def exact_fleet(apart: Apart) -> float | None:
+    """The least value of fleets of slices for each phase: every pool by enumeration, then every pair and link."""
+    demand = apart.demand
+    reads = [(pool, exact_optimum(pool.problem)) for pool in apart.prefill]
+    makes = [(pool, exact_optimum(pool.problem)) for pool in apart.generate]
+    values = (
+        demand.value(demand.best(*sides(one, reading, other, making), link, apart.sent_bytes))
+        for one, reading in reads
+        for other, making in makes
+        if reading is not None and making is not None
+        for link in apart.links[one.slice, other.slice]
+    )
+    return min((value for value in values if isfinite(value)), default=None)
+
+
+def sides(one: Pool, reading: Fraction, other: Pool, making: Fraction) -> tuple[PrefillSide, GenerateSide]:
+    """Two pools as a fleet sees them."""
+    return one.prefill_side(float(reading)), other.generate_side(float(making))
 
 
 def candidate_optimum(candidate: Candidate) -> Fraction | None:
