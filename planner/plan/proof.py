@@ -12,7 +12,7 @@ from planner.problem.build import Built
 from planner.problem.problem import NS
 from planner.solve.fleet import FleetSolution
 from planner.solve.model import Taken
-from planner.solve.runner_up import runner_up
+from planner.solve.runner_up import PHASES, runner_up
 
 
 def proof_of(built: Built, solution: Optimum, near: schema.Near | None) -> schema.Proof:
@@ -35,14 +35,9 @@ def proof_of(built: Built, solution: Optimum, near: schema.Near | None) -> schem
 
 def runner_ups_of(solution: Optimum, chosen: Chosen) -> dict[str, schema.RunnerUp | None]:
     """The runner-up of each phase of a solution, decoded as `chosen`."""
-    if isinstance(solution, FleetSolution):
-        prefill, generate = solution.prefill, solution.generate
-    else:
-        prefill = generate = solution.taken
-    return {
-        "prefill": runner_up_of("prefill", prefill, chosen.reads),
-        "generate": runner_up_of("generate", generate, chosen),
-    }
+    taken = (solution.prefill, solution.generate) if isinstance(solution, FleetSolution) else (solution.taken,) * 2
+    sides = zip(PHASES, taken, (chosen.reads, chosen), strict=True)
+    return {phase: runner_up_of(phase, own, side) for phase, own, side in sides}
 
 
 def runner_up_of(phase: str, taken: Taken, chosen: Chosen) -> schema.RunnerUp | None:

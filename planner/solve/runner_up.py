@@ -13,6 +13,8 @@ from planner.problem.tables import Judged
 from planner.solve.model import Taken
 from planner.solve.search import solve_one
 
+PHASES = ("prefill", "generate")
+
 Cut = tuple[tuple[int, ...], ...]
 
 
