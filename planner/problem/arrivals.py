@@ -118,6 +118,10 @@ class Arrivals:
         """Prefills a slice begins in a nanosecond, as a float: the curves are asked for often."""
         return self.float_per_s / NS / at.slices / at.prompts
 
+    def filling_ns(self, prompts: int) -> Fraction:
+        """Mean nanoseconds until the other prompts of a prefill have come."""
+        return Fraction(prompts - 1, 2) * NS / self.per_s
+
     @property
     def between_ns(self) -> float:
         """Nanoseconds between requests on average: a router of the fleet brings those together that are read together,

@@ -126,7 +126,8 @@ class Demand:
         reads = side.read_ns / side.prompts
         if self.arrivals is not None and self.goal == "cost":
             slices = self.prefill_slices(side, 0.0, 0.0, self.arrivals)
-            return side.chips * (CHIP_NS * slices + reads) if slices <= MOST_SLICES else float("inf")
+            paid = CHIP_NS * side.chips * slices if slices <= MOST_SLICES else float("inf")
+            return paid + self.reading_ns(side, self.arrivals)
         return self.share(side.chips, reads, {"latency": side.ns, "ttft": side.ns, "tpot": 0.0})
 
     def generate_bound(self, side: GenerateSide) -> float:
@@ -134,12 +135,17 @@ class Demand:
         if self.too_slow(side.token_ns):
             return float("inf")
         makes = self.output_tokens * side.token_ns / side.batch
+        whole = side.ns + self.output_tokens * side.token_ns
         if self.arrivals is not None and self.goal == "cost":
             free = most_slot_utilization(side.batch) * side.batch
             slices = at_least(float(self.arrivals.per_s) / NS * self.output_tokens * side.token_ns / free)
-            return side.chips * (CHIP_NS * slices + makes)
-        whole = side.ns + self.output_tokens * side.token_ns
+            return CHIP_NS * side.chips * slices + whole
         return self.share(side.chips, makes, {"latency": whole, "ttft": side.ns, "tpot": side.token_ns})
+
+    @staticmethod
+    def reading_ns(side: PrefillSide, arrivals: Arrivals) -> float:
+        """What a prompt takes on a slice of its own, from its arrival to the end of its prefill."""
+        return float(arrivals.filling_ns(side.prompts)) + side.ns * float(side.reading.mean)
 
     def share(self, chips: int, request_ns: float, otherwise: dict[str, float]) -> float:
         """The share of a side in a closed loop: chip-nanoseconds of a request, or its part of the fleet's chips."""
@@ -219,9 +225,10 @@ class Demand:
         if prefill_slices > MOST_SLICES or slices > MOST_SLICES:
             return NONE
         chips = pair.chips(prefill_slices, slices)
-        reads, makes = self.request_ns(pair._replace(sent_ns=0.0))
-        ttft = float(waits.mean[prefill_slices - 1]) + prefill.prompts * sent_ns + generate.ns
-        goals = {"cost": prefill.chips * reads + generate.chips * makes, "ttft": ttft, "tpot": generate.token_ns}
+        later = prefill.prompts * sent_ns + generate.ns
+        alone = self.reading_ns(prefill, arrivals) + later + self.output_tokens * generate.token_ns
+        ttft = float(waits.mean[prefill_slices - 1]) + later
+        goals = {"cost": alone, "ttft": ttft, "tpot": generate.token_ns}
         return Choice(chips, goals[self.goal], prefill_slices, slices, per_ns, ttft)
 
     def prefill_slices(self, side: PrefillSide, step_ns: float, sent_ns: float, arrivals: Arrivals) -> int:

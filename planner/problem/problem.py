@@ -268,7 +268,8 @@ class Problem:
     below: tuple[tuple[GoalName, Fraction], ...] = ()
     """Goals that a solution must keep strictly below a value."""
     arrivals: Arrivals | None = None
-    """Requests that arrive at random, served by as many slices as they need: the fewest chips first, then the goal."""
+    """Requests that arrive at random, served by as many slices as they need: the fewest chips first, then what a request
+    takes."""
 
     @property
     def fleet(self) -> Arrivals | None:
@@ -282,6 +283,9 @@ class Problem:
         A = B - (P - 1) / 2 sequences are generated on average. The tokens of a request take s generate steps
         (`steps_of_request`). With n chunks and a generate step between any two, its slot is held for b = n - 1 more.
 
+        With arrivals chips are paid for, used or not: after them comes what a request takes on a slice of its own,
+        T_prefill on average over all buckets and (1 + s) * T_generate. Else
+
         throughput  slice-seconds a request                T_prefill / P + (s + b) * T_generate / A
         cost        chip-seconds a request                 chips * throughput
         tpot        times output tokens                    A * T_prefill / P + s * T_generate
@@ -292,6 +296,8 @@ class Problem:
         waiting, steps = Fraction(at.prompts - 1, 2), steps_of_request(self.output_tokens, at.tokens_per_step)
         if self.arrivals is not None and goal in ALONE:
             return whole_weights(*ALONE[goal](at.reading, steps))
+        if self.fleet is not None and goal == "cost":
+            return whole_weights(at.reading.mean, 1 + steps)
         active = at.batch - waiting
         read, step = Fraction(1, at.prompts), (steps + at.between) / active
         first = waiting * read + 1, waiting * step + 1 + at.between

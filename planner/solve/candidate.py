@@ -51,7 +51,13 @@ class Candidate:
 
     @property
     def base(self) -> Fraction:
-        """What comes before the goal: the chips of the fleet, where requests arrive at random."""
+        """What comes before the goal where requests arrive at random: the chips of the fleet, and the time until the
+        other prompts of a prefill have come."""
+        return self.paid + (self.problem.fleet.filling_ns(self.table.prompts) if self.problem.fleet else 0)
+
+    @property
+    def paid(self) -> Fraction:
+        """What the chips of the fleet count for."""
         return Fraction(CHIP_NS * self.table.chips * self.slices if self.problem.fleet else 0)
 
     @property

@@ -91,10 +91,10 @@ def fleets_of(problem: Problem, table: MeshTable, at: int) -> list[tuple[int, Fr
         for a, b, c in problem.arrivals.whole_rows(problem.limits, Fraction(problem.output_tokens), place):
             kept &= a * prefill + b * step <= c
         if kept.any():
-            active = 2 * problem.batches[at] - table.prompts + 1
-            quarters = int(4 * steps_of_request(problem.output_tokens, table.tokens_per_step))
-            cost = 2 * prefill * active + quarters * table.prompts * step
-            goal = Fraction(int(cost[kept].min()) * table.chips, 2 * table.prompts * active)
+            steps, mean = steps_of_request(problem.output_tokens, table.tokens_per_step), table.reading.mean
+            alone = 4 * mean.numerator * prefill + int(4 * (1 + steps)) * mean.denominator * step
+            filling = Fraction(table.prompts - 1, 2) * NS / problem.arrivals.per_s
+            goal = Fraction(int(alone[kept].min()), 4 * mean.denominator) + filling
             return [*found, (table.chips * slices, goal)]
     return found
 
@@ -111,7 +111,7 @@ def test_the_fewest_chips_that_serve_a_rate_are_found(spec: Spec):
     assert faults(solution.taken) == []
     assert least is not None
     assert candidate.table.chips * candidate.slices == least[0]
-    assert isclose(solution.value - candidate.base, least[1], rel_tol=1e-6), "large weights are rounded"
+    assert isclose(solution.value - candidate.paid, least[1], rel_tol=1e-6), "large weights are rounded"
     assert solution.bound == solution.value
 
 
@@ -194,7 +194,7 @@ def valued(
     tail = p95_of_sum(parts) + later_ns * float(taken.p95) + handed
     if any(limit is not None and value > limit for limit, value in ((limits.ttft, mean), (limits.ttft_p95, tail))):
         return None
-    return chips, one.chips * read_ns / prompts + other.chips * out * token_ns / batch
+    return chips, filling + prefill_ns * float(taken.mean) + handed + out * token_ns
 
 
 def as_value(found: FleetSolution | None, apart: Apart) -> tuple[float, float] | None:
