@@ -268,7 +268,7 @@ class Problem:
     below: tuple[tuple[GoalName, Fraction], ...] = ()
     """Goals that a solution must keep strictly below a value."""
     arrivals: Arrivals | None = None
-    """Requests that arrive at random, served by as many slices as they need: fewest chips first, then what a request takes."""
+    """Requests that arrive at random, served by a fleet: the fewest chips first, then what a request takes."""
 
     @property
     def fleet(self) -> Arrivals | None:
