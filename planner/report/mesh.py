@@ -7,6 +7,8 @@ from planner.report.html import Html, element, joined
 
 MOST_CHIPS = 64
 IN_A_ROW = 4
+LAYERS = "layers"
+"""What pipeline stages cut."""
 HOLDS = {
     "prefill": (
         ("q_heads", "heads"),
@@ -34,6 +36,9 @@ def mesh_grid(subject: Subject, phases: tuple[str, ...] = tuple(HOLDS)) -> Html:
     shown = chips[:MOST_CHIPS]
     told = [each for each in rules_shown(subject) if each[0] in phases]
     held = {(phase, name): parts_held(subject.plan.mesh, axes) for phase, name, axes in told}
+    stages = subject.plan.prefill.stages
+    if stages is not None and "prefill" in phases:
+        held["prefill", LAYERS] = parts_held(subject.plan.mesh, (stages.axis,))
     planes = sorted({chip[2:] for chip in shown})
     grids = [plane(subject, [chip for chip in shown if chip[2:] == depth], held, depth) for depth in planes]
     left_out = len(chips) - len(shown)
@@ -70,6 +75,9 @@ def chip_cell(subject: Subject, chip: tuple[int, ...], held: dict[tuple[str, str
             part, ways = held[phase, name][chip]
             if size := stored_size(subject, phase, name):
                 lines.append(element("div", f"{title} {share_text(size, part, ways)}"))
+        if (phase, LAYERS) in held:
+            layers = share_text(subject.machine.sizes.layers, *held[phase, LAYERS][chip])
+            lines.append(element("div", f"{LAYERS} {layers}"))
     return element("div", *lines, class_="chip")
 
 

@@ -15,6 +15,7 @@ from planner.problem.build import build
 from planner.problem.costs import total_s
 from planner.problem.pipeline import Pipeline, pipelines
 from planner.problem.sizes import sizes_of
+from planner.report import report_html
 from planner.solve.fleet import search_fleet
 from planner.spec import load_spec
 from tests.plans_of import SPECS, example_plan
@@ -89,6 +90,11 @@ def test_a_stage_keeps_its_part_of_the_layers_and_the_whole_vocabulary(plan: Pla
 
 def test_a_pipeline_is_read_back_from_its_plan(plan: Plan):
     assert chosen_of(plan_from_yaml(plan_to_yaml(plan), "plan")).reads.pipeline == chosen_of(plan).reads.pipeline
+
+
+def test_the_page_says_which_layers_a_chip_has(plan: Plan):
+    assert plan.prefill.stages is not None
+    assert f"layers 0–{80 // plan.prefill.stages.count - 1}" in report_html(plan)
 
 
 def test_layers_that_are_not_alike_are_not_cut():
