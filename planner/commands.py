@@ -160,6 +160,7 @@ def verify_command(path: Path, target: str | None, style: str) -> int:
 def explain_command(path: Path, address: str | None, style: str, questions: tuple[str, ...] = ()) -> int:
     """Why a plan, or one address of it, is as it is; with questions, why it is not otherwise."""
     from planner.explain import TOLD_WITH_LIMITS, explain, explanations_to_json, explanations_to_text, shadows_of
+    from planner.explain.worth import TOLD_OF_FLEETS, explain_worth
     from planner.plan.file import read_plan
 
     plan = read_plan(path)
@@ -170,7 +171,8 @@ def explain_command(path: Path, address: str | None, style: str, questions: tupl
     shadows = shadows_of(plan) if address in TOLD_WITH_LIMITS else {}
     if shadows is None:
         console.complain(f"{path}: not priced by today's catalogue, so its limits are not explained; plan it again")
-    found = explain(plan, address, shadows)
+    worth = explain_worth(plan) if plan.fleet is not None and address in TOLD_OF_FLEETS else []
+    found = worth if worth and address == worth[0].address else [*explain(plan, address, shadows), *worth]
     print(explanations_to_json(found) if style == "json" else explanations_to_text(found), end="")
     return DONE
 
