@@ -128,7 +128,8 @@ def pin_problem(address: str, value: object) -> str | None:
             wanted = "mesh axes with their sizes, each once: [x=4, y0=2, y1=2]"
             good = good and isinstance(value, tuple) and len({_sized_axis(axis) for axis in value}) == len(value)
         case "copies":
-            good = isinstance(value, tuple) and set(value) <= set(COPIED_BLOCKS) and len(set(value)) == len(value)
+            good = isinstance(value, tuple) and all(each in COPIED_BLOCKS for each in value)
+            good = good and isinstance(value, tuple) and len(set(value)) == len(value)
             wanted = f"blocks without repeats, of {', '.join(COPIED_BLOCKS)}, or none"
         case "slice":
             good = isinstance(value, str)

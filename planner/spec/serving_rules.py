@@ -69,12 +69,17 @@ def rendered_mode(spec: Spec) -> Iterator[Finding]:
 
 def mesh_of_phases(spec: Spec) -> Iterator[Finding]:
     """The pinned mesh is one of a slice that may be used, and the same in both phases."""
-    meshes = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
+    pins = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
+    meshes = {address: value for address, value in pins.items() if not pin_problem(address, value)}  # told by `pin`
     for address in meshes:
+        if spec.serving.mode != "interleaved":
+            message = f"{address} is for slices that take turns, and mode is {spec.serving.mode}"
+            yield Finding(("pins", address), message, "use mode: interleaved, or leave the pin out", on_key=True)
+            return
         if problem := mesh_problem(spec, address):
             yield Finding(("pins", address), problem[0], problem[1])
             return
-    if len({frozenset(value) if isinstance(value, tuple) else value for value in meshes.values()}) > 1:
+    if len({frozenset(value) for value in meshes.values() if isinstance(value, tuple)}) > 1:
         message = "generate.mesh and prefill.mesh differ, and both phases take turns on one mesh"
         yield Finding(("pins", "prefill.mesh"), message, "pin one of them")
 
@@ -91,7 +96,7 @@ def mesh_problem(spec: Spec, address: str) -> tuple[str, str | None] | None:
         slices = [parse_slice(chip(spec.hardware.chip), text) for text in texts]
     except (UnknownChip, IllegalSlice):
         return None
-    if not isinstance(value, tuple) or pin_problem(address, value) or any(meshes_named(s, value) for s in slices):
+    if not isinstance(value, tuple) or any(meshes_named(s, value) for s in slices):
         return None
     known = [f"[{', '.join(axis_texts(mesh))}]" for each in slices for mesh in all_meshes(each)]
     written = f"[{', '.join(value)}]"

@@ -166,6 +166,14 @@ def test_no_value_of_any_key_gives_a_traceback(address: tuple[str, ...], value: 
     assert spec is not None or diagnostics
 
 
+@pytest.mark.parametrize("address", PINS)
+@pytest.mark.parametrize("value", [[[]], [{}], [["x"], ["x"]], [None, None], [[], "x"]])
+def test_no_pin_of_nested_lists_gives_a_traceback(address: str, value: object) -> None:
+    spec, diagnostics = spec_from_text(yaml_text(_with(BASE, ("pins", address), value)), "spec.yaml", FOLDER)
+    assert spec is None
+    assert diagnostics
+
+
 def yaml_text(data: object) -> str:
     """`data` as JSON-like YAML, strings quoted."""
     return json.dumps(data).replace("Infinity", ".inf").replace("NaN", ".nan")
