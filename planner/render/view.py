@@ -9,8 +9,9 @@ from cost_models.chips import chip
 from planner.plan.records import Mesh
 from planner.plan.schema import Plan
 from planner.render.axes import Axes, ways
+from planner.render.generate import GenerateView, generate_view
 from planner.render.model import ModelSizes, read_model
-from planner.render.phases import GenerateView, PrefillView, embedding_runs, generate_view, prefill_view
+from planner.render.prefill import PrefillView, embedding_runs, prefill_view
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
 

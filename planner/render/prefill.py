@@ -1,10 +1,11 @@
-"""What each step of a package does, derived from its rule table."""
+"""What the prefill step of a package does, derived from its rule table."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from planner.plan.schema import Collective, GenerateRules, Plan, PrefillRules
+from planner.plan.schema import GenerateRules, Plan, PrefillRules
 from planner.render.axes import Axes, shared, ways, without
+from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
 
 ATTENTION_WEIGHTS = {
@@ -22,41 +23,6 @@ MLP_WEIGHTS = {
     "w_down_scale": {"d_model": 0},
 }
 """Stored weight -> dimension of each logical axis in one layer's array, in the order in which prefill gathers them."""
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """How partial sums over d_model are added up: rows scattered, or summed everywhere, then cut locally."""
-
-    value: str
-    group: str
-    scattered: Axes = ()
-    summed: Axes = ()
-    sliced: Axes = ()
-
-    @property
-    def calls(self) -> tuple[str, ...]:
-        """Calls of the package's collectives, each of which turns `value` into the next `value`."""
-        steps = (("reduce_scatter_rows", "SCATTERED"), ("all_reduce", "SUMMED"), ("own_slice", "SLICED"))
-        return tuple(
-            f"{call}({self.value}, sharding.{self.group}_{part})" for call, part in steps if getattr(self, part.lower())
-        )
-
-
-@dataclass(frozen=True)
-class GenerateView:
-    """The generate step: its table, and what follows from it."""
-
-    rules: GenerateRules
-    step_ms: str
-    binds: str
-    scattered_slots: Axes
-    exchanged_slots: Axes
-    qkv: Reduction
-    q: Reduction
-    kv: Reduction
-    hidden: Reduction
-    drops_head_padding: bool
 
 
 @dataclass(frozen=True)
@@ -101,50 +67,14 @@ class PrefillView:
     picks_kv_heads: bool
 
 
-def _milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g}"
-
-
-def _reduction(planned: tuple[Collective, ...], address: str, d_model: Axes, rows: Axes) -> Reduction:
-    """The reduction at `address` over `d_model`, scattering those axes of `rows` for which the plan says so."""
-    value = address.rpartition(".")[2]
-    group = value.upper() if address.startswith("generate") else f"PREFILL_{value.upper()}"
-    kinds = {c.axes: c.kind for c in planned if c.address == address}
-    scattered = tuple(axis for axis in rows if kinds.get((axis,)) == "reduce_scatter")
-    return Reduction(value, group, scattered, summed=without(d_model, scattered), sliced=without(rows, scattered))
-
-
-def _hidden_reduction(planned: tuple[Collective, ...], address: str, d_model: Axes) -> Reduction:
-    """As `_reduction`, for an MLP's hidden rows, which all chips need again when they are not scattered."""
-    return replace(_reduction(planned, address, d_model, d_model), sliced=())
-
-
-def generate_view(plan: Plan, shape: Shape) -> GenerateView:
-    rules, planned = plan.generate.rules, plan.generate.collectives
-    rows = shared(rules.batch, rules.d_model)
-    exchanged = shared(rules.batch, rules.q_heads)
-    copied = without(rules.q_heads, rules.kv_heads + exchanged)
-    return GenerateView(
-        rules=rules,
-        step_ms=_milliseconds(plan.generate.step_s),
-        binds=plan.generate.binds,
-        scattered_slots=rows,
-        exchanged_slots=exchanged,
-        qkv=_reduction(planned, "generate.attention.qkv", rules.d_model, rows),
-        q=_reduction(planned, "generate.attention.q", rules.d_model, rows),
-        kv=_reduction(planned, "generate.attention.kv", rules.d_model, rows),
-        hidden=_hidden_reduction(planned, "generate.mlp.hidden", rules.d_model),
-        drops_head_padding=bool(exchanged) and not copied and shape.pads_heads_within_shards,
-    )
-
-
 def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool) -> PrefillView:
+    """The view of the prefill step of `plan`."""
     rules, stored = plan.prefill.rules, plan.generate.rules
     kept = without(rules.q_heads, rules.kv_heads)
     local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
     return PrefillView(
         rules=rules,
-        step_ms=_milliseconds(plan.prefill.step_s),
+        step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,
         own_tokens=without(rules.tokens, rules.q_heads),
@@ -158,7 +88,7 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool)
         gathered_d_ff=without(stored.d_ff, rules.d_ff),
         attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8),
         mlp_gathers=_gathers(MLP_WEIGHTS, stored, rules, int8),
-        hidden=_hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
+        hidden=hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
         embedding_steps=_embedding_steps(rules),
         embedding_summed=without(rules.vocab, rules.tokens),
         drops_head_padding=not kept and shape.pads_heads_within_shards,
