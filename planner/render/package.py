@@ -13,7 +13,7 @@ from planner.render.refuse import refuse_unrendered
 from planner.render.shake import shake
 from planner.render.view import PackageView, package_view
 
-HELPERS = frozenset({"attention", "collectives", "kv_cache", "model", "sharding"})
+HELPERS = frozenset({"attention", "collectives", "kernels", "kv_cache", "model", "sharding"})
 """Modules of which a package gets only what its other modules use."""
 PLAN_FILE = "plan.yaml"
 
