@@ -6,14 +6,17 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
 import jax
 
-from .checkpoint import CheckpointError, RandomCheckpoint, load_weights, open_checkpoint
+from .checkpoint import CheckpointError, RandomCheckpoint, open_checkpoint
 from .config import MODEL, PREDICTED_GENERATE_MS, PREDICTED_PREFILL_MS, PREDICTED_PREFILL_TOKENS, TINY
+from .devices import is_first, open_devices, shared_line
 from .engine import Engine
+from .loading import load_weights
 from .sampling import Sampling
 from .sharding import CHIPS, DeviceError, make_mesh
 from .tokenizer import ByteTokenizer, Detokenizer, Message, Tokenizer, TokenizerError, load_tokenizer
@@ -30,6 +33,9 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--tiny", action="store_true", help="a tiny model with random weights, under the same rules")
     devices = common.add_argument("--devices", choices=("auto", "cpu"), default="auto")
     devices.help = "cpu: virtual CPU devices, as many as planned"
+    common.add_argument("--coordinator", metavar="HOST:PORT", help="process 0 of several hosts, or auto")
+    common.add_argument("--processes", type=_count, help="hosts that run together")
+    common.add_argument("--process", type=int, help="which of them this is, from 0")
     text = argparse.ArgumentParser(add_help=False)
     text.add_argument("--max-tokens", type=_count, default=256, help="longest answer (default: 256)")
     text.add_argument("--temperature", type=_temperature, default=0.0, help="0 takes the best token (default)")
@@ -86,12 +92,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(options: argparse.Namespace) -> tuple[Engine, Tokenizer]:
     """The engine with its weights on the devices, and the tokenizer of the model."""
-    if options.devices == "cpu":
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_num_cpu_devices", len(CHIPS))
     if not options.tiny and options.weights is None:
         raise ValueError("give --weights PATH, or --tiny for random weights")
-    mesh = make_mesh(jax.devices())
+    mesh = make_mesh(open_devices(options.devices == "cpu", options.coordinator, options.processes, options.process))
+    if not is_first():
+        sys.stdout = StringIO()  # of several processes, which all do the same, one speaks
     if options.tiny:
         return Engine(load_weights(RandomCheckpoint(TINY), TINY, mesh), TINY, mesh), ByteTokenizer()
     checkpoint, tokenizer = open_checkpoint(options.weights, MODEL), load_tokenizer(options.weights)
@@ -102,7 +107,7 @@ def chat(options: argparse.Namespace) -> None:
     """Answer one question, or one after the other, as the answers are made."""
     engine, tokenizer = start(options)
     messages: list[Message] = []
-    while (question := options.prompt or _ask()) is not None:
+    while (question := options.prompt or shared_line(_ask() if is_first() else None)) is not None:
         messages.append({"role": "user", "content": question})
         answer = _tell(engine, tokenizer, tokenizer.encode_chat(messages), options)
         messages.append({"role": "assistant", "content": answer})

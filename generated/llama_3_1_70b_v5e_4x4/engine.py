@@ -57,7 +57,8 @@ def _set_slot(
     slots: Slots, slot: jax.Array, token: jax.Array, position: jax.Array, live: jax.Array, choice: Sampling
 ) -> Slots:
     new = Slots(token, position, live, choice)
-    return jax.tree.map(lambda array, value: array.at[slot].set(value.astype(array.dtype)), slots, new)
+    found: Slots = jax.tree.map(lambda array, value: array.at[slot].set(value.astype(array.dtype)), slots, new)
+    return found
 
 
 class Engine:

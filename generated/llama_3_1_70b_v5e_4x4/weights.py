@@ -51,7 +51,8 @@ class Weights:
 
     def layer(self, index: jax.Array) -> Layer:
         """The arrays of layer `index`."""
-        return jax.tree.map(lambda stacked: lax.dynamic_index_in_dim(stacked, index, keepdims=False), self.layers)
+        layer: Layer = jax.tree.map(lambda of_all: lax.dynamic_index_in_dim(of_all, index, keepdims=False), self.layers)
+        return layer
 
 
 def abstract_weights(config: Config, mesh: Mesh) -> Weights:

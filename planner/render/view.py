@@ -17,6 +17,15 @@ from planner.render.shapes import Shape, full_shape, tiny_shape
 
 KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16})
 """Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
+DEVICE_KINDS = {
+    "v4": ("TPU v4",),
+    "v5e": ("TPU v5 lite", "TPU v5e"),
+    "v5p": ("TPU v5",),
+    "v6e": ("TPU v6 lite", "TPU v6e"),
+    "7x": ("TPU7x", "TPU v7x"),
+    "cpu": ("cpu",),
+}
+"""Chip of the catalogue -> what jax calls such a device; a GPU's name has that of its chip in it."""
 ONE_GATHER_CHIPS = 16
 """An all_gather over several mesh axes stays one all_gather up to this many chips; beyond, it goes axis by axis."""
 
@@ -80,6 +89,7 @@ class PackageView:
     prefill: PrefillView
     groups: tuple[Group, ...]
     devices: str
+    device_kinds: tuple[str, ...]
     uses_kernel: bool
     pins_cache_layout: bool
     gathers_candidates_at_once: bool
@@ -158,6 +168,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         prefill=prefill,
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
+        device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
         uses_kernel=kernel,
         pins_cache_layout=on_tpu and not kernel,
         gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,

@@ -1,6 +1,7 @@
 """Weights in and padded: safetensors in one file or several, int8, and files that hold another model."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.package import reference
-from tests.package.cases import CASES
+from tests.package.cases import CASES, INT8
 from tests.package.harness import Package, load
 from tests.render.plans import SMOLLM2
 
@@ -38,7 +39,7 @@ def tensors(package: Package) -> dict[str, np.ndarray]:
 
 def weights(package: Package, source: Any) -> Any:
     config = package.module("config").MODEL
-    return package.module("checkpoint").load_weights(source, config, package.mesh)
+    return package.module("loading").load_weights(source, config, package.mesh)
 
 
 def opened(package: Package, path: Path) -> Any:
@@ -68,31 +69,119 @@ def test_bfloat16_files_load(package: Package, tensors: dict[str, np.ndarray], t
     np.testing.assert_array_equal(found.final_norm, halved["model.norm.weight"].astype(np.float32))
 
 
-def test_missing_unknown_and_misshapen_tensors_are_named(
+def test_every_mismatch_is_told_before_anything_is_loaded(
     package: Package, tensors: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
-    error = package.module("checkpoint").CheckpointError
     path = tmp_path / "model.safetensors"
-    save_file({name: tensor for name, tensor in tensors.items() if "layers.1.mlp.up" not in name}, path)
-    with pytest.raises(error, match=r"lacks 1 of the planned .* such as model\.layers\.1\.mlp\.up_proj\.weight"):
+    changed = {name: tensor for name, tensor in tensors.items() if "layers.1.mlp.up" not in name}
+    changed["model.layers.0.self_attn.q_proj.bias"] = np.zeros(3, np.float32)
+    changed["model.norm.weight"] = np.zeros(3, np.float32)
+    changed["lm_head.weight"] = changed["lm_head.weight"].astype(np.float64)
+    save_file(changed, path)
+    with pytest.raises(package.module("checkpoint").CheckpointError) as told:
         opened(package, path)
-    save_file({**tensors, "model.layers.0.self_attn.q_proj.bias": np.zeros(3, np.float32)}, path)
-    with pytest.raises(error, match=r"holds what the planned model lacks \(1\), such as .*q_proj\.bias"):
-        opened(package, path)
-    save_file({**tensors, "model.norm.weight": np.zeros(3, np.float32)}, path)
-    with pytest.raises(error, match=r"final_norm is \(3,\) in the checkpoint; the planned model has \(64,\)"):
-        weights(package, opened(package, path))
+    assert str(told.value).splitlines() == [
+        f"{path} does not hold the planned model:",
+        "  lm_head.weight is F64",
+        "  model.layers.1.mlp.up_proj.weight is missing",
+        "  model.layers.0.self_attn.q_proj.bias is no part of the planned model",
+        "  model.norm.weight is (3,); the plan has (64,)",
+    ]
+
+
+def test_paths_that_hold_no_model_are_named(package: Package, tmp_path: Path) -> None:
+    error = package.module("checkpoint").CheckpointError
     with pytest.raises(error, match="no weights at"):
         opened(package, tmp_path / "absent.gguf")
     (tmp_path / "empty").mkdir()
     with pytest.raises(error, match=r"holds neither model\.safetensors nor"):
         opened(package, tmp_path / "empty")
+    index = {"weight_map": {"lm_head.weight": "a.safetensors"}}
+    (tmp_path / "empty" / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(error, match=r"index\.json names a\.safetensors, which .*empty does not hold"):
+        opened(package, tmp_path / "empty")
+
+
+@pytest.fixture(scope="module")
+def int8_package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    return load(next(case for case in INT8 if case.name == "pieces_int8"), tmp_path_factory.mktemp("int8"))
+
+
+def as_int8(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The matrices of the layers as int8 with a scale per output, as quantised checkpoints store them."""
+    found = {}
+    for name, tensor in tensors.items():
+        if ".layers." not in name or tensor.ndim == 1:
+            found[name] = tensor
+            continue
+        scale = np.abs(tensor).max(axis=1, keepdims=True) / 127 * 1.25  # no value reaches 127: not what we would make
+        found[name], found[f"{name}_scale"] = np.rint(tensor / scale).astype(np.int8), scale.astype(np.float32)
+    return found
+
+
+def test_int8_tensors_are_taken_as_they_are_stored(
+    int8_package: Package, tensors: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    stored = as_int8(tensors)
+    save_file(stored, tmp_path / "model.safetensors")
+    found = weights(int8_package, opened(int8_package, tmp_path)).layers
+    for layer in range(2):
+        at = f"model.layers.{layer}.mlp."
+        for index, part in enumerate(("gate_proj", "up_proj")):
+            wanted = stored[f"{at}{part}.weight"]
+            np.testing.assert_array_equal(found.w_in[layer, :, index, : wanted.shape[0]], wanted.T)
+            scale = stored[f"{at}{part}.weight_scale"][:, 0]
+            np.testing.assert_array_equal(found.w_in_scale[layer, index, : scale.shape[0]], scale)
+        np.testing.assert_array_equal(found.w_down_scale[layer], stored[f"{at}down_proj.weight_scale"][:, 0])
+        o = stored[f"model.layers.{layer}.self_attn.o_proj.weight"]
+        q = stored[f"model.layers.{layer}.self_attn.q_proj.weight"]
+        assert {bytes(head) for head in np.asarray(found.w_q[layer])} >= {bytes(head) for head in q.reshape(8, 16, 64)}
+        assert {bytes(head) for head in np.asarray(found.w_o[layer])} >= {
+            bytes(head) for head in o.T.reshape(8, 16, 64)
+        }
+
+
+def test_int8_values_need_their_scales_and_an_int8_plan(
+    package: Package, int8_package: Package, tensors: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    stored, path = as_int8(tensors), tmp_path / "model.safetensors"
+    save_file(stored, path)
+    with pytest.raises(package.module("checkpoint").CheckpointError, match=r"q_proj\.weight is I8"):
+        opened(package, path)
+    del stored["model.layers.1.mlp.down_proj.weight_scale"]
+    save_file(stored, path)
+    error = int8_package.module("checkpoint").CheckpointError
+    with pytest.raises(error, match=r"down_proj\.weight_scale is missing, the scales of int8 values"):
+        opened(int8_package, path)
+
+
+class Counting:
+    """A checkpoint that counts the values that are read of each part."""
+
+    def __init__(self, checkpoint: Any) -> None:
+        self.checkpoint, self.read_values = checkpoint, Counter[str]()
+
+    def read(self, part: str, layer: int | None = None, *cut: slice) -> np.ndarray:
+        found: np.ndarray = self.checkpoint.read(part, layer, *cut)
+        self.read_values[part] += found.size
+        return found
+
+    def scales(self, *arguments: Any) -> Any:
+        return self.checkpoint.scales(*arguments)
+
+
+def test_every_matrix_is_read_once_over_all_chips(package: Package, int8_package: Package) -> None:
+    for each in (package, int8_package):
+        checkpoint, config = each.module("checkpoint"), each.module("config").MODEL
+        counting = Counting(checkpoint.RandomCheckpoint(config))
+        weights(each, counting)
+        size = config.layers * config.d_model * config.d_ff
+        assert counting.read_values["gate"] == size * (1 if each is package else 3)  # scales need whole outputs
+        assert counting.read_values["embedding"] == config.vocab * config.d_model
 
 
 def test_a_gguf_of_another_model_is_refused(package: Package) -> None:
-    with pytest.raises(
-        package.module("checkpoint").CheckpointError, match=r"holds what the planned model lacks|lacks \d+ of"
-    ):
+    with pytest.raises(package.module("checkpoint").CheckpointError, match="does not hold the planned model"):
         opened(package, reference.smollm2_path())
 
 
@@ -107,7 +196,7 @@ def test_gguf_matrices_equal_the_independent_reading(tmp_path: Path) -> None:
 
 def test_quantised_channels_keep_their_largest_value(tmp_path: Path) -> None:
     package = load(replace(CASES[0], name="int8", weights="int8"), tmp_path)
-    quantise = package.module("checkpoint").quantise
+    quantise = package.module("loading").quantise
     matrix = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
     matrix[2] = 0
     values, scales = quantise(matrix, (1,))

@@ -20,7 +20,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
 @pytest.fixture(scope="module")
 def warm(package: Package) -> Any:
     checkpoint, config = package.module("checkpoint"), package.module("config").MODEL
-    weights = checkpoint.load_weights(checkpoint.RandomCheckpoint(config), config, package.mesh)
+    weights = package.module("loading").load_weights(checkpoint.RandomCheckpoint(config), config, package.mesh)
     engine = package.module("engine").Engine(weights, config, package.mesh)
     engine.warm_up()
     return engine

@@ -35,7 +35,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     package = load(case, tmp_path_factory.mktemp(case.name))
     checkpoint, config = package.module("checkpoint"), package.module("config").MODEL
     random = checkpoint.RandomCheckpoint(config)
-    weights = checkpoint.load_weights(random, config, package.mesh)
+    weights = package.module("loading").load_weights(random, config, package.mesh)
     logits = phase_logits(package, config, weights, PROMPTS)
     read = int8_reader(random.read) if case.weights == "int8" else random.read
     programs = logits.engine._programs

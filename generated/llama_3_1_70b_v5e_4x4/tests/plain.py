@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..checkpoint import Checkpoint, quantise
+from ..checkpoint import Checkpoint
 from ..config import NORM_EPS, Config
+from ..loading import quantise
 from ..model import rope_frequencies
 
 
@@ -45,7 +46,7 @@ class PlainModel:
         if matrix.ndim == 1:
             return matrix
         values, scales = quantise(matrix, (1,))
-        return values * scales[:, None]
+        return np.asarray(values * scales[:, None])
 
 
 def _norm(x: np.ndarray, weight: np.ndarray) -> np.ndarray:

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from .. import TINY, Engine, Sampling, make_mesh
-from ..checkpoint import RandomCheckpoint, load_weights
+from ..checkpoint import RandomCheckpoint
 from ..kv_cache import empty_cache
+from ..loading import load_weights
 from .plain import PlainModel
 
 TOLERANCE = 0.002  # of a logit; activations are float32
