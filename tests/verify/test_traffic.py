@@ -52,7 +52,9 @@ def test_loops_are_multiplied_out_and_parts_counted_as_parts():
     assert found["slice_fusion"] == LOOPS * (LAYER + INDEX)  # read from HBM, written on chip
     assert found["matmul"] == LOOPS * (LAYER + INDEX + 32 * 1024 * 2)
     assert found["copy.1"] == LOOPS * 2 * CACHE
-    assert found["scatter_fusion"] == LOOPS * 16 * 2 * 128 * 2 + LOOPS * 128 * 4  # new tokens, and their places
+    assert found["scatter_fusion"] == LOOPS * (
+        2 * 16 * 2 * 128 * 2 + 128 * 4
+    )  # tokens read and written, and their places
     assert found["copy-start.1"] == 8192 * 1024
     assert "tuple.1" not in found
 
