@@ -94,6 +94,17 @@ def test_mesh_axes_are_named_in_the_rule_tables_only(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_every_planned_collective_is_found_in_the_text_by_its_address(case: Case) -> None:
+    plan = make_plan(case)
+    files = code(render_package(plan))
+    for phase, planned in (("prefill", plan.prefill.collectives), ("generate", plan.generate.collectives)):
+        scopes = set(re.findall(r'named_scope\("([a-z_.0-9]+)"\)', files[f"{phase}.py"]))
+        assert {each.address.removesuffix("_scale") for each in planned} <= {
+            scope.removesuffix("_scale") for scope in scopes
+        }
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_nothing_is_defined_and_not_used(case: Case) -> None:
     files = code(render_package(make_plan(case)))
     words = re.findall(r"\w+", "\n".join(files.values()))
