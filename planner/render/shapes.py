@@ -89,7 +89,12 @@ def _shape(
     _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
     for bucket in buckets:
         tokens = steps_of(bucket, chunk).tokens
-        _check_divides("prefill bucket" if tokens == bucket else "prefill.chunk", tokens, (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), sizes)
+        _check_divides(
+            "prefill bucket" if tokens == bucket else "prefill.chunk",
+            tokens,
+            (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model),
+            sizes,
+        )
     return Shape(
         layers=model.layers,
         d_model=model.d_model,

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cost_models.chips import chip
 from planner.errors import CannotRun
 from planner.plan.schema import Collective, Plan
 from planner.plan.units import bytes_text
+from planner.problem.chunks import steps_of
 from planner.verify.build import Memory, Phase, Program, Progress, Target, compiled_programs, native_target
 from planner.verify.compare import Row, compare
 from planner.verify.copies import Copy, copies
@@ -114,7 +115,9 @@ def audit_program(plan: Plan, program: Program, native: bool) -> PhaseAudit:
     if program.failure is not None or program.memory is None:
         return PhaseAudit(program.phase, program.seconds, failure=program.failure)
     module = parse(program.text)
-    found = transfers(module, {axis.name: axis.size for axis in plan.mesh.axes})
+    runs = runs_of(plan, program.phase)
+    found = transfers(module, {axis.name: axis.size for axis in plan.at(program.phase).mesh.axes})
+    found = [replace(each, count=each.count * runs) for each in found]
     on_tpu = chip(plan.chip).kind == "tpu"
     return PhaseAudit(
         phase=program.phase,
@@ -122,7 +125,7 @@ def audit_program(plan: Plan, program: Program, native: bool) -> PhaseAudit:
         rows=compare(planned_collectives(plan, program.phase), found),
         copies=tuple(copies(module, on_tpu)) if native else (),
         memory=memory_lines(program.phase, program.memory, plan.hbm, native),
-        notes=tuple(notes(module, found)),
+        notes=tuple(notes(module, found, runs)),
     )
 
 
@@ -131,8 +134,15 @@ def planned_collectives(plan: Plan, phase: Phase) -> tuple[Collective, ...]:
     return {"prefill": plan.prefill.collectives, "insert": (), "generate": plan.generate.collectives}[phase]
 
 
-def notes(module: Module, found: Sequence[Transfer]) -> Iterator[str]:
+def runs_of(plan: Plan, phase: Phase) -> int:
+    """How often the program of a phase runs in one of its steps: once for each chunk of the planned bucket."""
+    return steps_of(plan.prefill.tokens, plan.prefill.chunk).number if phase == "prefill" else 1
+
+
+def notes(module: Module, found: Sequence[Transfer], runs: int) -> Iterator[str]:
     """What a reader should know of how a program was counted."""
+    if runs > 1:
+        yield f"the program runs {runs} times, once for each chunk, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"
