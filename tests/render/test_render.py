@@ -15,8 +15,8 @@ import pytest
 from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
-from planner.render.package import templates_folder
-from tests.package.cases import CASES, INT8
+from planner.render.package import signature, templates_folder
+from tests.package.cases import CASES, INT8, READS
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -34,7 +34,7 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
@@ -236,3 +236,11 @@ def test_an_axis_outside_the_mesh_is_named() -> None:
 def test_rendering_needs_no_jax() -> None:
     script = "import sys; import planner.render; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["a: int"], ["", "a: int", ""], [f"argument_{n}: int" for n in range(9)]])
+@pytest.mark.parametrize("name", ["f", "f" * 60])
+def test_signatures_are_wrapped_as_the_formatter_does(tmp_path: Path, name: str, arguments: list[str]) -> None:
+    (tmp_path / "code.py").write_text(f"{signature(name, arguments, 'tuple[int, int]')}\n    return 1, 2\n")
+    command = [*RUFF, "format", "--check", "--config", str(ROOT / "pyproject.toml"), "code.py"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
