@@ -29,7 +29,6 @@ from planner.problem.rules import (
     common,
     exchanged_batch,
     padded_width,
-    prompt_axes,
     scattered_batch,
     without,
 )
@@ -152,7 +151,7 @@ def prefill_attention(
     kv_heads = heads.kv_padded // ways(rules.kv_heads)
     element = sizes.activation_bytes
     q_bytes, kv_bytes = sizes.q_made(q_heads) * element, sizes.kv_made(kv_heads) * element
-    whole, apart = prompts * tokens, prompt_axes(own, prompts, ways)
+    whole = prompts * tokens
     rows = whole // ways(own)
     yield from all_reduce("prefill.attention.norm", rules.d_model, whole // ways(rules.tokens) * FLOAT32, layers, ways)
     yield from gathers("prefill.attention.tokens", sequence, residual_bytes(rows, rules, program), layers, ways)
@@ -161,8 +160,8 @@ def prefill_attention(
     yield from program.gathered[stored, rules]
     yield from row_reduction("prefill.attention.q", rules.d_model, (), rows, q_bytes, layers, program)
     yield from all_reduce("prefill.attention.kv", rules.d_model, rows * kv_bytes, layers, ways)
-    kv_tokens = whole // ways(apart)
-    yield from gathers("prefill.attention.kv_tokens", without(own, apart), kv_tokens * kv_bytes, layers, ways)
+    # Also over axes that cut whole prompts: what prefill hands over is whole on every axis but those of KV heads.
+    yield from gathers("prefill.attention.kv_tokens", own, whole * kv_bytes, layers, ways)
     o_bytes = q_heads * sizes.out_dim * element
     yield from gathers("prefill.attention.o_tokens", rules.d_model, rows * o_bytes, layers, ways)
     out_bytes = residual_bytes(1, rules, program)

@@ -186,6 +186,11 @@ class Sizes:
             return self.kv_bytes * self.stored_token(1) / self.cached_dim
         return self.kv_bytes * self.stored_head_dim / self.head_dim
 
+    @property
+    def prefilled_bytes(self) -> float:
+        """Bytes of one element of what prefill hands to the cache: the cache quantises on its own way in."""
+        return self.kv_bytes if self.kv_bytes > 1 else self.activation_bytes
+
     def stored_kv_rows(self, kv_heads: int) -> int:
         """Rows that keys and values of `kv_heads` heads take in a page: on a TPU a power of two, or a multiple of 8."""
         rows = 2 * kv_heads

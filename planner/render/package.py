@@ -1,6 +1,7 @@
 """Plan -> rendered package, in memory."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from planner.render.view import PackageView, package_view
 
 HELPERS = frozenset({"attention", "collectives", "kernels", "kv_cache", "model", "sharding"})
 """Modules of which a package gets only what its other modules use."""
+LINE_LENGTH = 120
 PLAN_FILE = "plan.yaml"
 
 
@@ -35,6 +37,18 @@ def literal(value: Any) -> str:
     return f"({items[0]},)" if len(items) == 1 else f"({', '.join(items)})"
 
 
+def signature(name: str, arguments: Sequence[str], returns: str) -> str:
+    """The first lines of a function, wrapped as the formatter does; arguments that are empty are left out."""
+    told = [argument for argument in arguments if argument]
+    one_line = f"def {name}({', '.join(told)}) -> {returns}:"
+    if len(one_line) <= LINE_LENGTH:
+        return one_line
+    if len(inner := f"    {', '.join(told)}") <= LINE_LENGTH:
+        return f"def {name}(\n{inner}\n) -> {returns}:"
+    lines = "".join(f"    {argument},\n" for argument in told)
+    return f"def {name}(\n{lines}) -> {returns}:"
+
+
 def environment(overlay: Path | None) -> Environment:
     """Jinja2 over the templates; a file of the same name in `overlay` takes the place of ours."""
     folders = [folder for folder in (overlay, templates_folder()) if folder is not None]
@@ -48,6 +62,7 @@ def environment(overlay: Path | None) -> Environment:
         autoescape=False,
     )
     made.filters["py"] = literal
+    made.filters["signature"] = signature
     return made
 
 

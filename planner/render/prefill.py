@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.plan.schema import GenerateRules, Plan, PrefillRules
+from planner.problem.rules import Ways, prompt_axes
 from planner.render.axes import Axes, shared, ways, without
+from planner.render.model import ModelSizes
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
 
@@ -49,7 +51,12 @@ class PrefillView:
     step_ms: str
     binds: str
     tokens: int
+    prompts: int
+    chunk: int | None
+    kv_dtype: str
     own_tokens: Axes
+    prompt_axes: Axes
+    own_prompts: int
     attention_tokens: Axes
     attention_summed: Axes
     mlp_tokens: Axes
@@ -66,10 +73,51 @@ class PrefillView:
     drops_head_padding: bool
     picks_kv_heads: bool
 
+    @property
+    def selects_prompts(self) -> bool:
+        """Whether attention has to tell several prompts apart, or to find one among several."""
+        return self.prompts > 1 if self.chunk else self.own_prompts > 1
 
-def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool) -> PrefillView:
+    @property
+    def prompt_tokens(self) -> Axes:
+        """Token axes on which attention keeps its own queries, but for those that cut whole prompts."""
+        return without(self.own_tokens, self.prompt_axes)
+
+    @property
+    def gathered_with_keys(self) -> str:
+        """The group over which keys and values are gathered before attention; those of other prompts come after it,
+        but for chunks, which find all keys and values in one array."""
+        if self.chunk or not self.prompt_axes:
+            return "OWN_TOKENS" if self.own_tokens else ""
+        return "PROMPT_TOKENS" if self.prompt_tokens else ""
+
+    @property
+    def attend(self) -> str:
+        """The function of attention.py that attends."""
+        return "chunk_attention" if self.chunk else "causal_attention"
+
+    @property
+    def attended(self) -> str:
+        """What it is told of its queries."""
+        return "places.queries" + (", places.prompts, tokens=places.tokens" if self.selects_prompts else "")
+
+    @property
+    def chunk_takes_config(self) -> bool:
+        """Whether attention of a chunk must know the model's sizes."""
+        return self.picks_kv_heads or self.selects_prompts
+
+    @property
+    def what(self) -> str:
+        """What a step reads, in words."""
+        return "one prompt" if self.prompts == 1 else f"{self.prompts} prompts together"
+
+
+def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: ModelSizes) -> PrefillView:
     """The view of the prefill step of `plan`."""
-    rules, stored = plan.prefill.rules, plan.generate.rules
+    rules, stored, prompts = plan.prefill.rules, plan.generate.rules, plan.prefill.prompts
+    int8, kv_dtype = model.weights_dtype == "int8", model.kv_dtype
+    own = without(rules.tokens, rules.q_heads)
+    apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
     local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
     return PrefillView(
@@ -77,7 +125,12 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool)
         step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,
-        own_tokens=without(rules.tokens, rules.q_heads),
+        prompts=prompts,
+        chunk=plan.prefill.chunk,
+        kv_dtype="ACTIVATIONS" if kv_dtype == "int8" else "KV_CACHE",
+        own_tokens=own,
+        prompt_axes=apart,
+        own_prompts=prompts // ways(apart, sizes),
         attention_tokens=shared(rules.tokens, rules.q_heads),
         attention_summed=without(rules.q_heads, rules.tokens),
         mlp_tokens=shared(rules.tokens, rules.d_ff),

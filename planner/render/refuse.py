@@ -11,10 +11,8 @@ def refuse_unrendered(plan: Plan) -> None:
     found = {
         f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
         f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
-        f"{plan.prefill.prompts} prompts read together": plan.prefill.prompts > 1,
         "slices for each phase (disaggregated serving)": plan.pool,
         f"{drafts.drafted_tokens if drafts else 0} drafts verified by a step": drafts is not None,
-        f"prompts read in chunks of {plan.prefill.chunk} tokens": plan.prefill.chunk is not None,
         f"second copies of the {' and '.join(plan.prefill.copies or ())} weights": plan.prefill.copies,
     }
     missing = [name for name, present in found.items() if present]

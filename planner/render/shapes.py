@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from planner.plan.schema import Plan
+from planner.problem.chunks import steps_of
 from planner.problem.rules import padded_heads, padded_width
 from planner.render.axes import ways
 from planner.render.model import ModelSizes, RenderError
@@ -33,6 +34,7 @@ class Shape:
     context: int
     page_tokens: int
     buckets: tuple[int, ...]
+    chunk: int | None
 
     @property
     def pads_heads_within_shards(self) -> bool:
@@ -43,7 +45,9 @@ class Shape:
 
 def full_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
     """The shape of the planned model."""
-    return _shape(plan, axis_sizes, model, plan.generate.context, plan.prefill.buckets)
+    chunk = plan.prefill.chunk
+    buckets = tuple(dict.fromkeys(steps_of(bucket, chunk).read for bucket in plan.prefill.buckets))
+    return _shape(plan, axis_sizes, model, plan.generate.context, buckets, chunk)
 
 
 def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
@@ -61,7 +65,8 @@ def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
             "vocab": _small(TINY_VOCAB, ways(rules.vocab, axis_sizes), model.vocab),
         }
     )
-    return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets)
+    chunk = None if plan.prefill.chunk is None else 2 * first
+    return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets, chunk)
 
 
 def _small(size: int, parts: int, planned: int) -> int:
@@ -69,14 +74,27 @@ def _small(size: int, parts: int, planned: int) -> int:
     return padded_width(size, parts) - (1 if planned % parts else 0)
 
 
-def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int, buckets: tuple[int, ...]) -> Shape:
+def _shape(
+    plan: Plan,
+    sizes: Mapping[str, int],
+    model: ModelSizes,
+    context: int,
+    buckets: tuple[int, ...],
+    chunk: int | None,
+) -> Shape:
     rules = plan.generate.rules
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
     _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
     for bucket in buckets:
-        _check_divides("prefill bucket", bucket, (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), sizes)
+        tokens = steps_of(bucket, chunk).tokens
+        _check_divides(
+            "prefill bucket" if tokens == bucket else "prefill.chunk",
+            tokens,
+            (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model),
+            sizes,
+        )
     return Shape(
         layers=model.layers,
         d_model=model.d_model,
@@ -94,6 +112,7 @@ def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int
         context=context,
         page_tokens=plan.generate.page_tokens,
         buckets=buckets,
+        chunk=chunk,
     )
 
 

@@ -149,7 +149,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     check_rules(plan, model, sizes)
     full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
     generate = generate_view(plan, full)
-    prefill = prefill_view(plan, full, sizes, model.weights_dtype == "int8")
+    prefill = prefill_view(plan, full, sizes, model)
     on_tpu = chip(plan.chip).kind == "tpu"
     combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
     bf16 = model.kv_dtype == model.activations_dtype == "bf16"
@@ -197,6 +197,8 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         ]
     parts += [
         Group("OWN_TOKENS", pre.own_tokens, "token axes on which attention keeps its own queries"),
+        Group("PROMPTS", pre.prompt_axes, "token axes that cut whole prompts"),
+        Group("PROMPT_TOKENS", pre.prompt_tokens, "token axes on which attention keeps its own queries of a prompt"),
         Group("QUERY_TOKENS", pre.own_tokens + pre.rules.d_model, "axes that hold different queries of one head"),
         Group("ATTENTION_TOKENS", pre.attention_tokens, "token axes gathered before attention, scattered after"),
         Group("ATTENTION_SUMMED", pre.attention_summed, "head axes over which attention's output is summed"),

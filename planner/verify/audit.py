@@ -143,7 +143,9 @@ def audit_program(expected: Expected, program: Program, native: bool) -> StepAud
         why = why_not_compiled(program.failure or "", program.given, plan.at(program.step.phase).hbm)
         return StepAudit(program.step, program.seconds, failure=why)
     module = parse(program.text)
+    runs = expected.runs(program.step)
     found = transfers(module, {axis.name: axis.size for axis in plan.at(program.step.phase).mesh.axes})
+    found = [replace(each, count=each.count * runs) for each in found]
     on_tpu = chip(plan.chip).kind == "tpu"
     traffic = traffic_of(module, program.memory, program.step, expected) if native and on_tpu else None
     return StepAudit(
@@ -154,7 +156,7 @@ def audit_program(expected: Expected, program: Program, native: bool) -> StepAud
         memory=memory_lines(program.step.phase, program.memory, plan.at(program.step.phase).hbm, native),
         traffic=traffic,
         faults=tuple(faults(module, program)),
-        notes=tuple(notes(module, found, expected if traffic else None)),
+        notes=tuple(notes(module, found, runs, expected if traffic else None)),
         temporaries=program.memory.temporaries,
     )
 
@@ -166,8 +168,10 @@ def faults(module: Module, program: Program) -> Iterator[str]:
         yield f"computes {counted(len(again), 'instruction')} a second time to save memory, such as %{again[0]}"
 
 
-def notes(module: Module, found: Sequence[Transfer], expected: Expected | None) -> Iterator[str]:
+def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
+    if runs > 1:
+        yield f"the program runs {runs} times, once for each chunk, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"

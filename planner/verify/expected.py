@@ -8,6 +8,7 @@ from math import ceil
 from planner.plan.chosen import Chosen, chosen_of
 from planner.plan.schema import Collective, Plan
 from planner.problem import planned
+from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
 from planner.verify.build import Step
 from planner.verify.traffic import ELSEWHERE, Pages
@@ -45,6 +46,11 @@ class Expected:
             )
             for each in found
         )
+
+    def runs(self, step: Step) -> int:
+        """How often the program of a step runs: once for each chunk of its bucket."""
+        prefill = self.plan.prefill
+        return steps_of(step.bucket or prefill.tokens, prefill.chunk).number if step.phase == "prefill" else 1
 
     def hbm_bytes(self, step: Step) -> dict[str, int]:
         """HBM bytes of each part of a step; nothing of an insert, which is not priced."""

@@ -155,3 +155,31 @@ INT8 = [
     for case in CASES
     if case.name in ("two_d_all_gathered", "batch_everywhere", "pieces")
 ]
+
+
+def _read(name: str, kind: str, prompts: int = 1, chunk: int | None = None, **changes: Any) -> AnyCase:
+    """A case of another name that reads so many prompts together, a chunk of each at a time."""
+    found = next(case for case in CASES if case.name == name)
+    return replace(found, name=f"{name}_{kind}", prompts=prompts, chunk=chunk, **changes)
+
+
+READS = [
+    _read("one_device", "two_prompts", 2),
+    _read("spare_axis_for_tokens", "prompts_apart", 8),
+    _read("spare_axis_for_tokens", "parts_of_prompts", 2),
+    _read("spare_axis_for_tokens", "parts_of_two_prompts", 3),
+    _read("two_d_all_gathered", "prompts_and_parts", 4, weights="int8"),
+    _read("two_d", "prompts_over_d_model", 4),
+    _read("two_d_sequence_parallel", "prompts_over_d_model", 2),
+    _read("batch_everywhere", "prompts_kept", 2),
+    _read("copied_kv_heads", "prompts_apart", 2),
+    _read("pieces_partly_kept", "picks_of_prompts", 4),
+    _read("one_device", "chunks", chunk=16),
+    _read("heads_by_batch", "chunks", chunk=16, model={**TINY, "q_heads": 8, "kv_heads": 2}),
+    _read("two_d", "chunks", chunk=16, model={**TINY, "q_heads": 8, "kv_heads": 8}),
+    _read("multi_query", "chunks", chunk=8, model={**TINY, "q_heads": 8, "kv_heads": 1}),
+    _read("scattered_and_exchanged", "chunks_of_prompts", 4, 16),
+    _read("pieces_partly_kept", "chunks_of_prompts", 2, 24),
+    _read("two_d_gathered", "chunks_of_prompts_apart", 2, 8, weights="int8"),
+]
+"""Cases that read several prompts together, or in chunks; the last chunk of a bucket may be padded."""

@@ -3,7 +3,7 @@
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -77,25 +77,52 @@ def phase_logits(package: Package, config: Any, weights: Any, prompts: Sequence[
     sampling, engine = package.module("sampling"), package.module("engine").Engine(weights, config, package.mesh)
     choose, sampling.choose = sampling.choose, _offers
     try:
-        first = [_prefilled(engine, prompt) for prompt in prompts]
-        for index, (prompt, (_, kv)) in enumerate(zip(prompts, first, strict=True)):
-            read = package.module("engine").Prefilled(7, kv, len(prompt), package.module("sampling").Sampling())
-            engine.insert(read, index * 3 % config.batch)
+        first = [offered for some in _batches(prompts, config.prompts) for offered in _prefilled(engine, some)]
+        for index, (_, read) in enumerate(first):
+            engine.insert(replace(read, first=7), index * 3 % config.batch)
         _, slots = engine._program("generate")(weights, engine._cache, engine._slots)
     finally:
         sampling.choose = choose
     made = as_logits(slots.tokens, config.vocab)
     return PhaseLogits(
-        np.concatenate([as_logits(offers, config.vocab) for offers, _ in first]),
+        as_logits(np.stack([offers for offers, _ in first]), config.vocab),
         made[[index * 3 % config.batch for index in range(len(prompts))]],
         engine,
     )
 
 
-def _prefilled(engine: Any, prompt: Sequence[int]) -> tuple[Any, Any]:
-    bucket = engine.config.bucket(len(prompt))
-    ids = np.zeros(bucket, np.int32)
-    ids[: len(prompt)] = prompt
-    sampling = sys.modules[type(engine).__module__].Sampling
-    choice = sampling(np.float32([0]), np.int32([0]), np.float32([1]), np.uint32([0]))
-    return engine._program("prefill", bucket)(engine._weights, *engine._put(ids, np.int32(len(prompt)), choice))
+def _batches(prompts: Sequence[Sequence[int]], size: int) -> list[Sequence[Sequence[int]]]:
+    return [prompts[begin : begin + size] for begin in range(0, len(prompts), size)]
+
+
+def _prefilled(engine: Any, prompts: Sequence[Sequence[int]]) -> list[tuple[np.ndarray, Any]]:
+    """(candidates, what insert takes) of each prompt, all read together; prefill's choice of tokens is patched."""
+    made: list[np.ndarray] = []
+    program = engine._program
+
+    def recording(step: str, bucket: int = 0) -> Any:
+        run = program(step, bucket)
+
+        def record(*values: Any) -> tuple[np.ndarray, Any]:
+            offers, kv = run(*values)
+            made.append(np.asarray(offers))
+            return np.zeros(engine.config.prompts, np.int32), kv
+
+        return record if step == "prefill" else run
+
+    engine._program = recording
+    try:
+        if engine.config.prompts == 1:
+            read = [engine.prefill(prompt) for prompt in prompts]
+        else:
+            read = engine.prefill_together(prompts, [engine_module(engine).GREEDY] * len(prompts))
+    finally:
+        engine._program = program
+    chunk = getattr(engine.config, "chunk", engine.config.context)
+    offers = [made[(len(prompt) - 1) // chunk][nth] for nth, prompt in enumerate(prompts)]
+    return list(zip(offers, read, strict=True))
+
+
+def engine_module(engine: Any) -> Any:
+    """The module that an engine is of."""
+    return sys.modules[type(engine).__module__]

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from planner.problem.chunks import steps_of
 from planner.verify.compare import compare
 from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
-from tests.package.cases import CASES, INT8
+from tests.package.cases import CASES, INT8, READS
 from tests.package.harness import load, phase_logits
 from tests.render.plans import Case, generate_collectives, prefill_collectives
 
@@ -29,7 +30,7 @@ class Run:
     generate: str
 
 
-@pytest.fixture(scope="module", params=[*CASES, *INT8], ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=[*CASES, *INT8, *READS], ids=lambda case: case.name)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     case = replace(request.param, context=48, buckets=(BUCKET,))
     package = load(case, tmp_path_factory.mktemp(case.name))
@@ -39,7 +40,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     logits = phase_logits(package, config, weights, PROMPTS)
     read = int8_reader(random.read) if case.weights == "int8" else random.read
     programs = logits.engine._programs
-    texts = (programs["prefill", BUCKET].as_text(), programs["generate", 0].as_text())
+    texts = (programs["prefill", config.buckets[0]].as_text(), programs["generate", 0].as_text())
     return Run(case, logits.after_prompt, logits.after_token, read, *texts)
 
 
@@ -71,6 +72,9 @@ def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
         "generate": (run.generate, generate_collectives(run.case)),
         "prefill": (run.prefill, prefill_collectives(run.case, BUCKET)),
     }
-    for text, planned in wanted.values():
-        rows = compare(planned, transfers(parse(text), run.case.mesh))
+    for phase, (text, planned) in wanted.items():
+        found = transfers(parse(text), run.case.mesh)
+        if phase == "prefill":
+            found = [replace(each, count=each.count * steps_of(BUCKET, run.case.chunk).number) for each in found]
+        rows = compare(planned, found)
         assert [row for row in rows if row.status != "matched"] == []

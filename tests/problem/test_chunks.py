@@ -176,10 +176,8 @@ def test_a_chunk_holds_less_but_keeps_the_cache_of_the_whole_prompt(read: Read) 
         assert by_chunk == sorted(by_chunk, reverse=True)
         assert by_chunk[0] == held(*read.rules[block], LONGEST, sizes, ways, read.prompts, LONGEST)
     heads = sizes.heads(stored, ways)
-    apart = read.prompts / ways(prompt_axes(without(rules.tokens, rules.q_heads), read.prompts, ways))
-    kept = (
-        apart * sizes.attended(LONGEST) * sizes.stored_token(heads.kv_padded // ways(rules.kv_heads)) * sizes.kv_bytes
-    )
+    token = sizes.stored_token(heads.kv_padded // ways(rules.kv_heads)) * sizes.prefilled_bytes
+    kept = read.prompts * sizes.attended(LONGEST) * token
     assert hbm.prefill_attention_bytes(stored, rules, LONGEST, sizes, ways, read.prompts, 64) >= kept
     assert machine.sizes.blocks[-1] == "vocab"
 

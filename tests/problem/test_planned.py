@@ -71,6 +71,14 @@ def test_weight_gathered_prefill_gathers_every_weight_and_the_keys_but_no_activa
     ]
 
 
+@pytest.mark.parametrize("prompts", [1, 2, 4, 8])
+def test_keys_and_values_of_all_prompts_are_gathered_over_every_axis_that_cuts_queries(prompts):
+    stored = GenerateRules(batch=("x",), q_heads=("y", "x"), kv_heads=("y",))
+    rules = PrefillRules(tokens=("x",), q_heads=("y",), kv_heads=("y",))
+    found = listed(prefill_attention(stored, rules, 512, TPU, prompts))
+    assert ("attention.kv_tokens", "all_gather", "x", prompts * 512 * 4 * 128 * 2, 80) in found
+
+
 def test_sequence_parallel_prefill_gathers_tokens_and_scatters_them_back():
     stored = GenerateRules(q_heads=("y",), kv_heads=("y",), d_ff=("y",))
     rules = PrefillRules(tokens=("y",), q_heads=("y",), kv_heads=("y",), d_ff=("y",))

@@ -98,6 +98,8 @@ class Case:
     page_tokens: int = 16
     buckets: tuple[int, ...] = (32, 64, 128)
     smallest_shard: int = 1
+    prompts: int = 1
+    chunk: int | None = None
 
     def ways(self, axes: Sequence[str]) -> int:
         """Chips along `axes`."""
@@ -117,6 +119,8 @@ def make_plan(case: Case) -> Plan:
     prefill = Prefill(
         rules=case.prefill,
         tokens=case.buckets[-1],
+        prompts=case.prompts,
+        chunk=case.chunk,
         buckets=case.buckets,
         collectives=prefill_collectives(case, case.buckets[-1]),
         **common,
@@ -188,7 +192,7 @@ def generate_collectives(case: Case) -> tuple[Collective, ...]:
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
-    return _listed(planned.prefill_step(_rules(case), tokens, _program(case)))
+    return _listed(planned.prefill_step(_rules(case), tokens, _program(case), case.prompts, case.chunk))
 
 
 def _listed(found: Iterable[planned.Collective]) -> tuple[Collective, ...]:

@@ -15,8 +15,8 @@ import pytest
 from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
-from planner.render.package import templates_folder
-from tests.package.cases import CASES, INT8
+from planner.render.package import signature, templates_folder
+from tests.package.cases import CASES, INT8, READS
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -34,7 +34,7 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
@@ -70,11 +70,38 @@ def test_rendered_code_is_formatted_and_lints(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout
 
 
+def test_rendered_code_passes_strict_type_checks(tmp_path: Path) -> None:
+    for case in EVERY:
+        write_package(make_plan(case), tmp_path / case.name)
+    settings = ("--strict", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(tmp_path / "types"))
+    packages = sorted(case.name for case in EVERY)
+    mypy = (sys.executable, "-m", "mypy", *settings, *packages)
+    ran = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_no_rendered_file_is_long(case: Case) -> None:
+    files = render_package(make_plan(case))
+    assert {name: lines for name, text in code(files).items() if (lines := text.count("\n")) >= 400} == {}
+
+
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_mesh_axes_are_named_in_the_rule_tables_only(case: Case) -> None:
     for name, text in code(render_package(make_plan(case))).items():
         strings = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
         assert name == "sharding.py" or not strings & set(case.mesh), name
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_every_planned_collective_is_found_in_the_text_by_its_address(case: Case) -> None:
+    plan = make_plan(case)
+    files = code(render_package(plan))
+    for phase, planned in (("prefill", plan.prefill.collectives), ("generate", plan.generate.collectives)):
+        scopes = set(re.findall(r'named_scope\("([a-z_.0-9]+)"\)', files[f"{phase}.py"]))
+        assert {each.address.removesuffix("_scale") for each in planned} <= {
+            scope.removesuffix("_scale") for scope in scopes
+        }
 
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
@@ -209,3 +236,11 @@ def test_an_axis_outside_the_mesh_is_named() -> None:
 def test_rendering_needs_no_jax() -> None:
     script = "import sys; import planner.render; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [[], ["a: int"], ["", "a: int", ""], [f"argument_{n}: int" for n in range(9)]])
+@pytest.mark.parametrize("name", ["f", "f" * 60])
+def test_signatures_are_wrapped_as_the_formatter_does(tmp_path: Path, name: str, arguments: list[str]) -> None:
+    (tmp_path / "code.py").write_text(f"{signature(name, arguments, 'tuple[int, int]')}\n    return 1, 2\n")
+    command = [*RUFF, "format", "--check", "--config", str(ROOT / "pyproject.toml"), "code.py"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
