@@ -32,7 +32,9 @@ def row(name: str, step: StepAudit) -> str:
     """A step on one line."""
     matched = f"{sum(row.status == 'matched' for row in step.rows)} of {len(step.rows)}"
     sent = sum(row.found.bytes * row.found.count for row in step.rows if row.found)
-    moved = f"{bytes_text(step.traffic.rows[-1].found):>11}{step.traffic.over_least:>9.3f}" if step.traffic else " " * 20
+    moved = (
+        f"{bytes_text(step.traffic.rows[-1].found):>11}{step.traffic.over_least:>9.3f}" if step.traffic else " " * 20
+    )
     return (
         f"{name:<36}{step.step.name:<14}{seconds_text(step.seconds):>9}{matched:>12}{bytes_text(sent):>10}{moved}"
         f"{bytes_text(step.temporaries):>9}"
