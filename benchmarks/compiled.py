@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audits import Case, cases
-from peer import peer_row
+from peer import peer_rows
 
 from planner.errors import CannotRun
 from planner.plan.schema import Plan
@@ -90,7 +90,7 @@ def main() -> int:
             failed.append(case.name)
         if options.peer and case.spec in ("llama_3_1_8b_v5e_2x4.yaml", "llama_3_1_70b_v5e_4x4.yaml") and not case.set:
             try:
-                print(peer_row(options.peer, case.plan()), flush=True)
+                print(*peer_rows(options.peer, case.plan()), sep="\n", flush=True)
             except CannotRun as error:
                 print(f"    peer: {error}", flush=True)
     count = len(chosen) - len(failed)
