@@ -120,10 +120,16 @@ def abstract(model: Any, kind: Any, config: Any, *sizes: int) -> Any:
 
 
 def held_bytes(weights: Any, cache: Any, plan: Plan) -> int:
-    """Bytes of a chip's weights without the embedding, and of its keys and values at the mean length."""
+    """Bytes of a chip's weights without the embedding, and of its share of keys and values at the mean length.
+
+    The share is that of query heads, which all chips divide: the peer may keep a KV head on several chips.
+    """
+    import jax
+
     share = chosen_of(plan).load.mean_context / plan.generate.context
     used = dataclasses.replace(weights, embedding=())
-    return sum(chip_bytes(used)) + round(share * sum(chip_bytes((cache.k, cache.v))))
+    kept = sum(prod(each.shape) * each.dtype.itemsize for each in jax.tree.leaves((cache.k, cache.v)))
+    return sum(chip_bytes(used)) + round(share * kept / len(plan.mesh.chips))
 
 
 def chip_bytes(tree: Any) -> Iterator[int]:

@@ -155,13 +155,24 @@ class _Reader:
             total += part
         return total
 
+    def _part_read_updated(self, body: Computation, updated: Instruction) -> int | None:
+        """Bytes that a fusion reads of a value after an update in place; nothing where it only returns that."""
+        total = 0
+        for user in body.users[updated.name]:
+            returned = user.is_root and (user.opcode == "tuple" or user.opcode in RENAMES)
+            part = 0 if returned else self._part_used(body, user, updated)
+            if part is None:
+                return None
+            total += part
+        return total
+
     def _part_used(self, body: Computation, user: Instruction, value: Instruction) -> int | None:
         """Bytes that one user in a fusion reads of a value, None for all of them."""
         first = user.operands[0] == value.name
         if user.opcode in PARTS and first:
             return -(-user.shapes[0].elements * value.shapes[0].bits // 8)
         if user.opcode in UPDATED_WITH and first:
-            return 0
+            return self._part_read_updated(body, user)
         if user.opcode in RENAMES:
             return self._part_read(body, user)
         if user.opcode == "fusion":
