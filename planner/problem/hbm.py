@@ -54,7 +54,7 @@ def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: 
     A layer with a window keeps the pages of its window, and one more, since the window may start inside one.
     """
     slots = batch // ways(rules.rows + rules.batch)
-    page = page_tokens * sizes.stored_token(sizes.heads(rules, ways).kv_local) * sizes.kv_bytes
+    page = sizes.page_bytes(sizes.heads(rules, ways).kv_local, page_tokens, bool(rules.kv_tokens))
     held = 0
     for kind in sizes.kinds:
         pages = ceil(context / page_tokens)
@@ -81,7 +81,7 @@ def prefill_attention_bytes(
     q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
     own, whole = without(rules.tokens, rules.q_heads), prompts * steps.tokens
     apart = prompts / ways(prompt_axes(own, prompts, ways))
-    kept = apart * sizes.attended(steps.read) * sizes.stored_token(kv_heads) * sizes.kv_bytes
+    kept = apart * sizes.attended(steps.read) * sizes.stored_token(kv_heads) * sizes.prefilled_bytes
     live = prefill_live(q_heads, kv_heads, whole / ways(own), apart * steps.read, sizes) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.q_heads + stored.d_model, rules.q_heads + rules.d_model):

@@ -46,6 +46,7 @@ class PrefillView:
     """The prefill step: its table, and what follows from it."""
 
     rules: PrefillRules
+    prompts: int
     step_ms: str
     binds: str
     tokens: int
@@ -74,6 +75,7 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], int8: bool)
     local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
     return PrefillView(
         rules=rules,
+        prompts=plan.prefill.prompts,
         step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,

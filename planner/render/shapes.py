@@ -74,7 +74,7 @@ def _shape(plan: Plan, sizes: Mapping[str, int], model: ModelSizes, context: int
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
-    _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
+    _check_divides("generate.batch", plan.generate.batch, rules.rows + rules.batch, sizes)
     for bucket in buckets:
         _check_divides("prefill bucket", bucket, (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), sizes)
     return Shape(
