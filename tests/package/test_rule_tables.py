@@ -9,7 +9,7 @@ from planner.verify.compare import compare
 from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
-from tests.package.cases import CASES, GENERATE_CASES, INT8
+from tests.package.cases import CASES, GENERATE_CASES, INT8, INT8_CACHES
 from tests.package.harness import REQUESTS, load, replay
 from tests.render.plans import Case, generate_collectives, prefill_collectives
 
@@ -27,7 +27,7 @@ class Run:
     generate: str
 
 
-@pytest.fixture(scope="module", params=[*CASES, *GENERATE_CASES, *INT8], ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=[*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES], ids=lambda case: case.name)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     case = replace(request.param, context=48, buckets=(BUCKET,))
     package = load(case, tmp_path_factory.mktemp(case.name))
@@ -59,7 +59,9 @@ def int8_reader(read: reference.Read) -> reference.Read:
 
 def test_both_phases_agree_with_the_plain_model(run: Run) -> None:
     for request, logits in zip(REQUESTS, run.logits, strict=True):
-        expected = reference.logits(run.case.model, run.read, request.tokens)[len(request.prompt) - 1 :]
+        length = len(request.prompt)
+        cached_from = length if run.case.kv_cache == "int8" else None
+        expected = reference.logits(run.case.model, run.read, request.tokens, cached_from)[length - 1 :]
         for found, wanted in zip(logits, expected, strict=True):
             held = ~np.isnan(found)
             assert held.sum() == 64
