@@ -48,12 +48,11 @@ class PrefillView:
     """The prefill step: its table, and what follows from it."""
 
     rules: PrefillRules
+    prompts: int
     step_ms: str
     binds: str
     tokens: int
-    prompts: int
     chunk: int | None
-    kv_dtype: str
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
@@ -115,7 +114,7 @@ class PrefillView:
 def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: ModelSizes) -> PrefillView:
     """The view of the prefill step of `plan`."""
     rules, stored, prompts = plan.prefill.rules, plan.generate.rules, plan.prefill.prompts
-    int8, kv_dtype = model.weights_dtype == "int8", model.kv_dtype
+    int8 = model.weights_dtype == "int8"
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
@@ -127,7 +126,6 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
         tokens=plan.prefill.tokens,
         prompts=prompts,
         chunk=plan.prefill.chunk,
-        kv_dtype="ACTIVATIONS" if kv_dtype == "int8" else "KV_CACHE",
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),

@@ -18,7 +18,7 @@ def check_rules(plan: Plan, model: ModelSizes, sizes: Mapping[str, int]) -> None
     for demand, met in demands.items():
         if not met:
             raise RenderError(f"plan {plan.name}: {demand}")
-    copied = without(generate.q_heads, generate.kv_heads + generate.batch)
+    copied = without(generate.q_heads, generate.kv_heads + generate.batch + generate.kv_tokens)
     if copied and model.kv_heads > ways(generate.kv_heads, sizes):
         raise RenderError(f"plan {plan.name}: KV heads are copied over {copied[0]} though a chip holds several of them")
 
@@ -26,10 +26,14 @@ def check_rules(plan: Plan, model: ModelSizes, sizes: Mapping[str, int]) -> None
 def _generate_demands(rules: GenerateRules) -> dict[str, bool]:
     """Demand -> whether the table meets it."""
     exchanged = shared(rules.batch, rules.q_heads)
-    copied = without(rules.q_heads, rules.kv_heads + exchanged)
+    copied = without(rules.q_heads, rules.kv_heads + exchanged + rules.kv_tokens)
     return {
-        "generate.q_heads must be kv_heads axes, then axes that copy KV heads, then batch axes": rules.q_heads
-        == rules.kv_heads + copied + exchanged,
+        "generate.q_heads must be kv_heads, axes that copy KV heads, batch, then kv_tokens axes": rules.q_heads
+        == rules.kv_heads + copied + exchanged + rules.kv_tokens,
+        "generate.rows must share no axis with batch, d_model or q_heads": not shared(
+            rules.rows, rules.batch + rules.d_model + rules.q_heads
+        ),
+        "generate.kv_tokens must share no axis with batch": not shared(rules.kv_tokens, rules.batch),
         "generate.batch must be d_model axes, then q_heads axes": rules.batch
         == shared(rules.batch, rules.d_model) + exchanged,
         "generate.d_model must share no axis with q_heads or d_ff": not shared(

@@ -86,7 +86,7 @@ def _shape(
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
-    _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
+    _check_divides("generate.batch", plan.generate.batch, rules.rows + rules.batch, sizes)
     for bucket in buckets:
         tokens = steps_of(bucket, chunk).tokens
         _check_divides(

@@ -5,7 +5,6 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 
 from dataclasses import dataclass
 
-from cost_models.chips import chip
 from planner.plan.records import Mesh
 from planner.plan.schema import Plan
 from planner.render.axes import Axes, ways
@@ -15,8 +14,6 @@ from planner.render.prefill import PrefillView, embedding_runs, prefill_view
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
 
-KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16})
-"""Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
 DEVICE_KINDS = {
     "v4": ("TPU v4",),
     "v5e": ("TPU v5 lite", "TPU v5e"),
@@ -90,8 +87,6 @@ class PackageView:
     groups: tuple[Group, ...]
     devices: str
     device_kinds: tuple[str, ...]
-    uses_kernel: bool
-    pins_cache_layout: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
 
@@ -118,7 +113,7 @@ class PackageView:
     def rule_rows(self) -> tuple[RuleRow, ...]:
         """The two tables side by side."""
         prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
-        logical = ("tokens", "batch", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+        logical = ("tokens", "rows", "batch", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
@@ -137,6 +132,11 @@ class PackageView:
         return self.model.weights_dtype == "int8"
 
     @property
+    def casts_cache(self) -> bool:
+        """Whether keys and values are kept in another dtype than they are made in."""
+        return self.model.kv_dtype != self.model.activations_dtype
+
+    @property
     def casts_weights(self) -> bool:
         """Whether a weight changes its dtype before it is multiplied."""
         return self.model.weights_dtype != self.model.activations_dtype
@@ -148,12 +148,8 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
     check_rules(plan, model, sizes)
     full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
-    generate = generate_view(plan, full)
+    generate = generate_view(plan, full, sizes)
     prefill = prefill_view(plan, full, sizes, model)
-    on_tpu = chip(plan.chip).kind == "tpu"
-    combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
-    bf16 = model.kv_dtype == model.activations_dtype == "bf16"
-    kernel = on_tpu and bf16 and model.head_dim == 128 and combined in KERNEL_COMBINED_HEADS
     return PackageView(
         name=plan.name,
         chip=plan.chip,
@@ -169,8 +165,6 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
-        uses_kernel=kernel,
-        pins_cache_layout=on_tpu and not kernel,
         gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
         masks_vocab=full.vocab_stored != full.vocab,
     )
@@ -182,12 +176,19 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         ("q, k and v", gen.qkv),
         ("q", gen.q),
         ("k and v", gen.kv),
+        ("outputs of cut tokens", gen.merged),
         ("gate and up in generate", gen.hidden),
+        ("the MLP's output", gen.mlp_out),
+        ("looked-up embeddings", gen.lookup),
         ("gate and up in prefill", pre.hidden),
     )
     parts = [
         Group("SCATTERED_SLOTS", gen.scattered_slots, "batch axes that come with the reduction over d_model"),
         Group("EXCHANGED_SLOTS", gen.exchanged_slots, "batch axes that trade query heads for slots"),
+        Group("CACHED_SLOTS", gen.cached_slots, "axes that cut the slots of the KV cache"),
+        Group("SPLIT_HEADS", gen.exchanged_slots + gen.rules.kv_tokens, "axes that cut the query heads of a KV shard"),
+        Group("MLP_ROWS", gen.mlp_rows, "row axes gathered before the MLP, cut again after"),
+        Group("VOCAB_ROWS", gen.vocab_rows, "row axes gathered before the logits"),
     ]
     for what, part in reductions:
         parts += [
