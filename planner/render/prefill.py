@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cost_models.chips import chip
 from planner.plan.schema import GenerateRules, Plan, PrefillRules
 from planner.problem.rules import Ways, prompt_axes
 from planner.render.axes import Axes, shared, ways, without
@@ -10,6 +11,9 @@ from planner.render.model import ModelSizes
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
 
+LANES = 128
+KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16, 32})
+"""Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts of bf16."""
 ATTENTION_WEIGHTS = {
     "w_q": {"d_model": 2, "q_heads": 0},
     "w_kv": {"d_model": 2, "kv_heads": 0},
@@ -72,6 +76,8 @@ class PrefillView:
     embedding_summed: Axes
     drops_head_padding: bool
     picks_kv_heads: bool
+    kernel: str
+    """The kernel by which a TPU attends: splash over whole prompts, ragged over parts of prompts, or none."""
 
     @property
     def selects_prompts(self) -> bool:
@@ -94,6 +100,11 @@ class PrefillView:
     @property
     def attend(self) -> str:
         """The function of attention.py that attends."""
+        return f"{self.plainly}_on_platform" if self.kernel else self.plainly
+
+    @property
+    def plainly(self) -> str:
+        """The function of attention.py that attends without a kernel."""
         return "chunk_attention" if self.chunk else "causal_attention"
 
     @property
@@ -120,6 +131,10 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
     local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
+    picks = bool(kept) and local_kv_heads > 1
+    kv_heads = shape.kv_heads_stored // ways(rules.kv_heads, sizes)
+    q_heads = shape.q_heads_stored // ways(rules.q_heads, sizes)
+    seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
         step_ms=milliseconds(plan.prefill.step_s),
@@ -145,8 +160,22 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
         embedding_steps=_embedding_steps(rules),
         embedding_summed=without(rules.vocab, rules.tokens),
         drops_head_padding=not kept and shape.pads_heads_within_shards,
-        picks_kv_heads=bool(kept) and local_kv_heads > 1,
+        picks_kv_heads=picks,
+        kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
+
+
+def kernel_of(plan: Plan, model: ModelSizes, picks: bool, kv_heads: int, cut: int) -> str:
+    """The kernel by which a chip attends over its `kv_heads`, when prompts are `cut` so many ways; "" for none."""
+    prompts, chunk = plan.prefill.prompts, plan.prefill.chunk
+    if chip(plan.chip).kind != "tpu" or model.activations_dtype != "bf16":
+        return ""
+    if prompts % cut == 0 and chunk is None:
+        return "splash"
+    even = prompts % cut == 0 or cut % prompts == 0
+    lanes = model.head_dim == LANES or (model.head_dim % LANES == 0 and kv_heads == 1)
+    read = chunk is None or (model.kv_dtype in ("bf16", "int8") and not picks)
+    return "ragged" if even and lanes and read and 2 * kv_heads in KERNEL_COMBINED_HEADS else ""
 
 
 def _gathers(
