@@ -10,6 +10,7 @@ from planner.render.axes import Axes, shared, ways, without
 from planner.render.model import ModelSizes
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
+from planner.render.stored import ReadSizes, tables_read
 
 LANES = 128
 KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16, 32})
@@ -61,11 +62,17 @@ class PrefillView:
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
+    copied: tuple[str, ...]
+    within_kv: Axes
+    inserted_kv_heads: Axes
+    pads_inserted_heads: bool
+    cuts_inserted_heads: bool
     attention_tokens: Axes
     attention_summed: Axes
     mlp_tokens: Axes
     mlp_summed: Axes
-    gathered_d_model: Axes
+    gathered_attention_d_model: Axes
+    gathered_mlp_d_model: Axes
     gathered_q_heads: Axes
     gathered_kv_heads: Axes
     gathered_d_ff: Axes
@@ -125,15 +132,19 @@ class PrefillView:
 
 def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: ModelSizes) -> PrefillView:
     """The view of the prefill step of `plan`."""
-    rules, stored, prompts = plan.prefill.rules, plan.generate.rules, plan.prefill.prompts
+    rules, prompts, tables, read = plan.prefill.rules, plan.prefill.prompts, tables_read(plan), shape.read
+    inserted = without(plan.generate.rules.kv_heads, rules.kv_heads)
+    stored = tables.attention
     int8, kv_dtype = model.weights_dtype == "int8", model.kv_dtype
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
-    local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
+    local_kv_heads = len(read.kv_heads) // read.kv_shards
+    apart_d = tables.attention.d_model != tables.mlp.d_model
     picks = bool(kept) and local_kv_heads > 1
-    kv_heads = shape.kv_heads_stored // ways(rules.kv_heads, sizes)
-    q_heads = shape.q_heads_stored // ways(rules.q_heads, sizes)
+    kv_heads = len(read.kv_heads) // ways(rules.kv_heads, sizes)
+    q_heads = read.q_heads_stored // ways(rules.q_heads, sizes)
+    kept_kv_heads = shape.kv_heads_stored // shape.kv_shards
     seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
@@ -146,23 +157,35 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),
+        copied=tuple(sorted(plan.prefill.copies or ())),
+        within_kv=without(stored.q_heads, stored.kv_heads),
+        inserted_kv_heads=inserted,
+        pads_inserted_heads=kv_heads < kept_kv_heads * ways(inserted, sizes),
+        cuts_inserted_heads=kv_heads > kept_kv_heads * ways(inserted, sizes),
         attention_tokens=shared(rules.tokens, rules.q_heads),
         attention_summed=without(rules.q_heads, rules.tokens),
         mlp_tokens=shared(rules.tokens, rules.d_ff),
         mlp_summed=without(rules.d_ff, rules.tokens),
-        gathered_d_model=without(stored.d_model, rules.d_model),
+        gathered_attention_d_model=without(stored.d_model, rules.d_model),
+        gathered_mlp_d_model=without(tables.mlp.d_model, rules.d_model),
         gathered_q_heads=without(stored.q_heads, rules.q_heads),
         gathered_kv_heads=without(stored.kv_heads, rules.kv_heads),
-        gathered_d_ff=without(stored.d_ff, rules.d_ff),
-        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8),
-        mlp_gathers=_gathers(MLP_WEIGHTS, stored, rules, int8),
+        gathered_d_ff=without(tables.mlp.d_ff, rules.d_ff),
+        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8, "ATTENTION_D_MODEL" if apart_d else "D_MODEL"),
+        mlp_gathers=_gathers(MLP_WEIGHTS, tables.mlp, rules, int8, "MLP_D_MODEL" if apart_d else "D_MODEL"),
         hidden=hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
         embedding_steps=_embedding_steps(rules),
         embedding_summed=without(rules.vocab, rules.tokens),
-        drops_head_padding=not kept and shape.pads_heads_within_shards,
+        drops_head_padding=not kept and pads_within_shards(read, shape),
         picks_kv_heads=picks,
         kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
+
+
+def pads_within_shards(read: ReadSizes, shape: Shape) -> bool:
+    """Whether a KV shard of what prefill reads holds query heads beyond those of its KV heads."""
+    real = len(read.kv_heads) // read.kv_shards * (shape.q_heads // shape.kv_heads)
+    return read.q_heads_stored // read.kv_shards != real
 
 
 def kernel_of(plan: Plan, model: ModelSizes, picks: bool, kv_heads: int, cut: int) -> str:
@@ -179,7 +202,7 @@ def kernel_of(plan: Plan, model: ModelSizes, picks: bool, kv_heads: int, cut: in
 
 
 def _gathers(
-    weights: Mapping[str, Mapping[str, int]], stored: GenerateRules, rules: PrefillRules, int8: bool
+    weights: Mapping[str, Mapping[str, int]], stored: GenerateRules, rules: PrefillRules, int8: bool, d_model: str
 ) -> tuple[WeightGather, ...]:
     """The gathers of those `weights` (with their scales when `int8`) that are stored on more axes than `rules` use."""
     gathers = []
@@ -188,7 +211,8 @@ def _gathers(
             continue
         cut = [axis for axis in dims if without(getattr(stored, axis), getattr(rules, axis))]
         if cut:
-            steps = tuple(GatherStep(f"GATHERED_{axis.upper()}", dims[axis]) for axis in cut)
+            groups = {axis: f"GATHERED_{d_model if axis == 'd_model' else axis.upper()}" for axis in cut}
+            steps = tuple(GatherStep(groups[axis], dims[axis]) for axis in cut)
             gathers.append(WeightGather(weight, steps))
     return tuple(gathers)
 

@@ -29,7 +29,8 @@ class MemoryLine:
 def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
     """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only."""
     lines = []
-    given = {"prefill": hbm.weights, "generate": hbm.weights + hbm.kv_cache}
+    # Both copies of a weight are given to prefill; generate is given those that it reads.
+    given = {"prefill": hbm.weights + (hbm.copies or 0), "generate": hbm.weights + hbm.kv_cache}
     if phase in given:
         lines.append(MemoryLine("arguments", given[phase], memory.arguments, _near(given[phase], memory.arguments)))
     if phase in ("insert", "generate"):
@@ -46,7 +47,7 @@ def total_line(memories: dict[Phase, Memory], hbm: Hbm, native: bool) -> MemoryL
 
     The code of the programs is in the reserve.
     """
-    found = memories["generate"].arguments + max(memory.added for memory in memories.values())
+    found = memories["generate"].arguments + (hbm.copies or 0) + max(memory.added for memory in memories.values())
     verdict: Verdict = "within" if found <= hbm.total else "over"
     return MemoryLine("total while serving", hbm.total, found, verdict if native else "not judged")
 
