@@ -34,7 +34,19 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS, *COPIED]
+ON_TPU = [
+    replace(
+        case,
+        name=f"{case.name}_on_tpu",
+        model={**case.model, "head_dim": 128},
+        chip="v5e",
+        activations="bf16",
+        kv_cache="bf16",
+    )
+    for case in READS
+    if case.weights != "int8"
+]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS, *COPIED, *ON_TPU]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
