@@ -217,18 +217,36 @@ def explain(plan: Path, address: str | None, questions: tuple[str, ...], style: 
     return explain_command(plan, address, style, questions)
 
 
-@main.command(cls=Examples, examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --target cpu")
+@main.command(
+    cls=Examples,
+    examples="shardwright verify plan.yaml\nshardwright verify plan.yaml --bucket 1024\n"
+    "shardwright verify plan.yaml --target cpu --run tiny",
+)
 @PLAN
 @click.option(
     "--target", type=click.Choice(["tpu", "cpu"]), help="What to compile for; the plan's own chip by default."
 )
+@click.option(
+    "--bucket",
+    "buckets",
+    type=int,
+    multiple=True,
+    metavar="TOKENS",
+    help="Compile prefill for this bucket only, of all buckets of the plan. May be repeated.",
+)
+@click.option(
+    "--run",
+    type=click.Choice(["tiny", "full"]),
+    help="With --target cpu, also execute a tiny model under the same rules, or the full one, and compare its numbers "
+    "with one device.",
+)
 @FORMAT
 @answers
-def verify(plan: Path, target: str | None, style: str) -> int:
-    """Compile both phases of PLAN, no hardware needed, and compare the programs with it; exits 1 if they differ."""
+def verify(plan: Path, target: str | None, buckets: tuple[int, ...], run: str | None, style: str) -> int:
+    """Compile every program of PLAN, no hardware needed, and compare them with it; exits 1 if they differ."""
     from planner.commands import verify_command
 
-    return verify_command(plan, target, style)
+    return verify_command(plan, target, style, buckets, run)
 
 
 @main.command(

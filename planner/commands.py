@@ -142,14 +142,17 @@ def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides:
     return NO if exit_code and found.changes else DONE
 
 
-def verify_command(path: Path, target: str | None, style: str) -> int:
-    """Compile a plan's package and print how the programs compare with the plan."""
+def verify_command(
+    path: Path, target: str | None, style: str, buckets: tuple[int, ...] = (), run: str | None = None
+) -> int:
+    """Compile a plan's package, and run it if wanted, and print how the programs compare with the plan."""
     from planner.plan.file import read_plan
     from planner.verify import audit_to_json, show_audit, verify_plan
 
     plan = read_plan(path)
     chosen: Literal["tpu", "cpu"] | None = None if target is None else "tpu" if target == "tpu" else "cpu"
-    audit = verify_plan(plan, chosen, console.progress)
+    size: Literal["tiny", "full"] | None = None if run is None else "tiny" if run == "tiny" else "full"
+    audit = verify_plan(plan, chosen, console.progress, buckets or None, size)
     if style == "json":
         print(audit_to_json(audit))
     else:

@@ -1,9 +1,11 @@
 """Why a planned collective is there, and who waits for it."""
 
+from cost_models.torus import hosts_touched, mesh_groups
 from planner.explain.explanation import Explanation, Subject
 from planner.plan.schema import Collective
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.costs import PART_OF
+from planner.problem.machine import Machine
 
 WHY = {
     "embedding.lookup": "each chip looks up only the rows of its own vocabulary shard, so the rows are summed",
@@ -53,6 +55,9 @@ WHY = {
     "sampling.candidates": "the vocabulary is cut, so each chip offers its best candidates, never the logits",
 }
 
+FEW_CHIPS = 8
+"""As many chips of a group as are named."""
+
 
 def collective_text(each: Collective) -> str:
     """`80 x all_reduce over x,y of 524 kB: 960 us a step`."""
@@ -73,10 +78,21 @@ def why(each: Collective) -> str:
     return f"the scales of a weight: {reason}" if name.endswith("_scale") else reason
 
 
+def groups_text(each: Collective, machine: Machine) -> str:
+    """`2 groups of 8 chips, each on 2 hosts, one of them (0,0) (0,1) ...`: who takes part, by torus coordinates."""
+    groups = mesh_groups(machine.mesh, each.axes, machine.slice)
+    chips = " ".join(f"({','.join(map(str, chip))})" for chip in groups[0][:FEW_CHIPS])
+    hosts = max(hosts_touched(group, machine.slice) for group in groups)
+    many = f"{len(groups)} group{'s' if len(groups) > 1 else ''} of {len(groups[0])} chips"
+    on_hosts = f"on {hosts} host{'s' if hosts > 1 else ''}"
+    return f"{many}, each {on_hosts}; the first is {chips}{' ...' if len(groups[0]) > FEW_CHIPS else ''}"
+
+
 def explain_collectives(subject: Subject, address: str) -> Explanation | None:
     """The collectives at one address."""
     found = [each for each in subject.collectives() if each.address == address]
     if not found:
         return None
     sentences = [f"{collective_text(each)}, on which {waits_for(each)} waits" for each in found]
+    sentences += dict.fromkeys(f"among: {groups_text(each, subject.machine)}" for each in found)
     return Explanation(address, (*sentences, f"why: {why(found[0])}"), {"seconds": sum(e.seconds for e in found)})

@@ -24,7 +24,7 @@ ATTENTION_WEIGHTS = {
     "w_o_scale": {"d_model": 0},
 }
 MLP_WEIGHTS = {
-    "w_in": {"d_model": 0, "d_ff": 2},
+    "w_in": {"d_model": 1, "d_ff": 2},
     "w_down": {"d_model": 1, "d_ff": 0},
     "w_in_scale": {"d_ff": 1},
     "w_down_scale": {"d_model": 0},

@@ -1,4 +1,4 @@
-"""Plan -> Audit: each phase of the package as compiled, against what the plan says of it."""
+"""Plan -> Audit: each step of the package as compiled, against what the plan says of it."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -6,32 +6,45 @@ from dataclasses import dataclass, replace
 
 from cost_models.chips import chip
 from planner.errors import CannotRun
-from planner.plan.schema import Collective, Plan
-from planner.plan.units import bytes_text
-from planner.problem.chunks import steps_of
-from planner.verify.build import Memory, Phase, Program, Progress, Target, compiled_programs, native_target
+from planner.plan.schema import Plan
+from planner.verify.build import Memory, Program, Progress, Step, Target, compiled_programs, native_target
 from planner.verify.compare import Row, compare
 from planner.verify.copies import Copy, copies
+from planner.verify.exhausted import why_not_compiled
+from planner.verify.expected import Expected
+from planner.verify.hbm import Traffic, traffic_of
 from planner.verify.hlo import Module, parse, uncounted_loops
-from planner.verify.memory import MemoryLine, memory_lines, total_line
+from planner.verify.log import full_copies
+from planner.verify.memory import MemoryLine, memory_lines, total_lines
+from planner.verify.run import Ran, Size, run_plan
+from planner.verify.signs import recomputed, slow_instructions
+from planner.verify.state import changed_hands
 from planner.verify.transfers import Transfer, transfers
+from planner.verify.words import copy_text, counted, hbm_text, memory_text, row_text
 
 FOREIGN = (
-    "a plan for {chip}, compiled for CPU devices: its collectives and arguments are judged, not copies and temporaries"
+    "a plan for {chip}, compiled for CPU devices: its collectives and arguments are judged, not copies, temporaries "
+    "and HBM bytes"
 )
 
 
 @dataclass(frozen=True)
-class PhaseAudit:
-    """One phase: collectives, copies and memory, or why it did not compile. `seconds` is the time of compiling."""
+class StepAudit:
+    """One step: collectives, copies, memory and HBM bytes, or why it did not compile; `seconds` is how long that took.
 
-    phase: Phase
+    `faults` are told in full sentences, and so are `notes`, which are no differences.
+    """
+
+    step: Step
     seconds: float
     rows: tuple[Row, ...] = ()
     copies: tuple[Copy, ...] = ()
     memory: tuple[MemoryLine, ...] = ()
+    traffic: Traffic | None = None
+    faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     failure: str | None = None
+    temporaries: int = 0
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -39,32 +52,37 @@ class PhaseAudit:
         return tuple(self._differences())
 
     def _differences(self) -> Iterator[str]:
+        name = self.step.name
         if self.failure:
-            yield f"{self.phase} does not compile: {self.failure}"
+            yield f"{name} does not compile: {self.failure}"
         yield from (row_text(row) for row in self.rows if row.status != "matched")
-        yield from (copy_text(self.phase, copy) for copy in self.copies if copy.purpose is None)
-        yield from (memory_text(self.phase, line) for line in self.memory if not line.ok)
+        yield from (copy_text(name, copy) for copy in self.copies if copy.purpose is None)
+        yield from (memory_text(name, line) for line in self.memory if not line.ok)
+        if self.traffic:
+            yield from (hbm_text(name, row) for row in self.traffic.rows if row.verdict == "over")
+        yield from (f"{name}: {fault}" for fault in self.faults)
 
 
 @dataclass(frozen=True)
 class Audit:
-    """A plan beside the programs that its package compiles to."""
+    """A plan beside the programs that its package compiles to, and what they computed where they were run."""
 
     name: str
     chip: str
     slice: str
     target: Target
-    phases: tuple[PhaseAudit, ...]
-    total: MemoryLine | None
+    steps: tuple[StepAudit, ...]
+    total: tuple[MemoryLine, ...]
+    faults: tuple[str, ...]
     notes: tuple[str, ...]
+    ran: Ran | None = None
 
     @property
     def differences(self) -> tuple[str, ...]:
         """Every difference from the plan, a sentence each."""
-        told = [difference for phase in self.phases for difference in phase.differences]
-        if self.total and not self.total.ok:
-            told.append(memory_text("service", self.total))
-        return tuple(told)
+        told = [difference for step in self.steps for difference in step.differences]
+        told += [memory_text("service", line) for line in self.total if not line.ok]
+        return (*told, *self.faults, *(self.ran.differences if self.ran else ()))
 
     @property
     def ok(self) -> bool:
@@ -81,66 +99,77 @@ def verify_plan(
     plan: Plan,
     target: Target | None = None,
     progress: Progress = silently,
+    buckets: Sequence[int] | None = None,
+    run: Size | None = None,
 ) -> Audit:
     """Compile the package of `plan` for `target` (its own kind of chip by default) and compare.
 
-    `progress` is entered with a few words before each step that takes a while. Raises CannotRun when the compiler is
-    not there.
+    Prefill is compiled for some `buckets`, or for all of the plan. With `run` the package is executed too, on CPU
+    devices, tiny or full. `progress` is entered with a few words before each step that takes a while. Raises CannotRun
+    when the compiler is not there.
     """
     native = native_target(plan)
     chosen = target or native
     if chosen == "tpu" and native != "tpu":
         raise CannotRun(f"the plan is for {plan.chip}, which is no TPU; compile it with --target cpu")
-    programs = compiled_programs(plan, chosen, progress)
-    return audit_of(plan, chosen, programs)
+    if run and chosen != "cpu":
+        raise CannotRun("a package is run on CPU devices: add --target cpu")
+    if unknown := set(buckets or ()) - set(plan.prefill.buckets):
+        raise CannotRun(f"the plan has no bucket of {min(unknown)} tokens; it has {plan.prefill.buckets}")
+    audit = audit_of(plan, chosen, compiled_programs(plan, chosen, progress, buckets))
+    return replace(audit, ran=run_plan(plan, progress, run)) if run else audit
 
 
 def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
     """The audit of programs that were compiled for `target`."""
-    native = chip(plan.chip).kind == target
-    memories: dict[Phase, Memory] = {each.phase: each.memory for each in programs if each.memory}
+    native, expected = chip(plan.chip).kind == target, Expected(plan)
+    memories: dict[Step, Memory] = {each.step: each.memory for each in programs if each.memory}
     return Audit(
         name=plan.name,
         chip=plan.chip,
         slice=plan.slice,
         target=target,
-        phases=tuple(audit_program(plan, program, native) for program in programs),
-        total=total_line(memories, plan.hbm, native) if len(memories) == len(programs) else None,
+        steps=tuple(audit_program(expected, program, native) for program in programs),
+        total=total_lines(memories, plan.hbm, native) if len(memories) == len(programs) else (),
+        faults=tuple(changed_hands(programs)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
 
 
-def audit_program(plan: Plan, program: Program, native: bool) -> PhaseAudit:
-    """The audit of one compiled phase."""
+def audit_program(expected: Expected, program: Program, native: bool) -> StepAudit:
+    """The audit of one compiled step."""
+    plan = expected.plan
     if program.failure is not None or program.memory is None:
-        return PhaseAudit(program.phase, program.seconds, failure=program.failure)
+        why = why_not_compiled(program.failure or "", program.given, plan.at(program.step.phase).hbm)
+        return StepAudit(program.step, program.seconds, failure=why)
     module = parse(program.text)
-    runs = runs_of(plan, program.phase)
-    found = transfers(module, {axis.name: axis.size for axis in plan.at(program.phase).mesh.axes})
+    runs = expected.runs(program.step)
+    found = transfers(module, {axis.name: axis.size for axis in plan.at(program.step.phase).mesh.axes})
     found = [replace(each, count=each.count * runs) for each in found]
     on_tpu = chip(plan.chip).kind == "tpu"
-    return PhaseAudit(
-        phase=program.phase,
+    traffic = traffic_of(module, program.memory, program.step, expected) if native and on_tpu else None
+    return StepAudit(
+        step=program.step,
         seconds=program.seconds,
-        rows=compare(planned_collectives(plan, program.phase), found),
+        rows=compare(expected.collectives(program.step), found),
         copies=tuple(copies(module, on_tpu)) if native else (),
-        memory=memory_lines(program.phase, program.memory, plan.hbm, native),
-        notes=tuple(notes(module, found, runs)),
+        memory=memory_lines(program.step.phase, program.memory, plan.at(program.step.phase).hbm, native),
+        traffic=traffic,
+        faults=tuple(faults(module, program)),
+        notes=tuple(notes(module, found, runs, expected if traffic else None)),
+        temporaries=program.memory.temporaries,
     )
 
 
-def planned_collectives(plan: Plan, phase: Phase) -> tuple[Collective, ...]:
-    """What the plan lists for a phase; handing a prompt's keys and values to the cache needs no collective."""
-    return {"prefill": plan.prefill.collectives, "insert": (), "generate": plan.generate.collectives}[phase]
+def faults(module: Module, program: Program) -> Iterator[str]:
+    """What is wrong with a program, whatever its plan says."""
+    yield from full_copies(program.log)
+    if again := recomputed(module):
+        yield f"computes {counted(len(again), 'instruction')} a second time to save memory, such as %{again[0]}"
 
 
-def runs_of(plan: Plan, phase: Phase) -> int:
-    """How often the program of a phase runs in one of its steps: once for each chunk of the planned bucket."""
-    return steps_of(plan.prefill.tokens, plan.prefill.chunk).number if phase == "prefill" else 1
-
-
-def notes(module: Module, found: Sequence[Transfer], runs: int) -> Iterator[str]:
-    """What a reader should know of how a program was counted."""
+def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expected | None) -> Iterator[str]:
+    """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
         yield f"the program runs {runs} times, once for each chunk, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
@@ -148,42 +177,5 @@ def notes(module: Module, found: Sequence[Transfer], runs: int) -> Iterator[str]
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"
     for loop in uncounted_loops(module):
         yield f"the loop %{loop} runs as often as its data say; what is in it is counted once"
-
-
-def counted(count: int, noun: str) -> str:
-    """A count with its noun: `1 collective`, `3 collectives`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def row_text(row: Row) -> str:
-    """A collective that is not as planned, in a sentence."""
-    if row.found is None:
-        assert row.planned is not None
-        return f"{row.address}: planned {planned_text(row.planned)} is missing"
-    if row.planned is None:
-        return f"{row.address}: unplanned {found_text(row.found)}"
-    return (
-        f"{row.address}: {', '.join(row.differs)}: planned {planned_text(row.planned)}, found {found_text(row.found)}"
-    )
-
-
-def planned_text(each: Collective) -> str:
-    """A planned collective in a few words."""
-    return f"{each.kind} over {','.join(each.axes)}, {bytes_text(each.bytes)} x {each.count}"
-
-
-def found_text(each: Transfer) -> str:
-    """A compiled transfer in a few words."""
-    axes = "other groups than mesh axes" if each.axes is None else ",".join(each.axes)
-    return f"{each.kind} over {axes}, {bytes_text(each.bytes)} x {each.count}"
-
-
-def copy_text(phase: Phase, copy: Copy) -> str:
-    """A copy that nobody planned, in a sentence."""
-    what = copy.array if copy.part == "whole" else f"{copy.part} of {copy.array}"
-    return f"{phase}: copies {what} to {copy.memory}, {bytes_text(copy.bytes)} x {copy.count} (%{copy.instruction})"
-
-
-def memory_text(phase: str, line: MemoryLine) -> str:
-    """A quantity of memory that is not as planned, in a sentence."""
-    return f"{phase}: {line.what}: planned {bytes_text(line.planned)}, found {bytes_text(line.found)} ({line.verdict})"
+    if expected:
+        yield from slow_instructions(module, expected.pages)

@@ -1,42 +1,65 @@
-"""Plan -> the compiled programs of its package: prefill of the planned bucket, insert and generate.
+"""Plan -> the compiled programs of its package: prefill and insert of each bucket, and generate.
 
-The package is rendered to a temporary folder, imported from there and forgotten again. Nothing runs: TPU programs are
-compiled for the devices of a topology, without a chip; all others for virtual CPU devices.
+Nothing runs: TPU programs are compiled for the devices of a topology, without a chip; all others for virtual CPU
+devices.
 """
 
-import importlib.util
-import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from math import prod
 from types import ModuleType
 from typing import Any, Literal
 
-from cost_models.chips import chip
-from planner.errors import CannotRun
 from planner.plan.schema import Plan
-from planner.render import write_package
-from planner.verify.topology import topology_of
+from planner.verify.devices import Target, cpu_devices, devices_for, native_target
+from planner.verify.exhausted import refusal
+from planner.verify.log import compiler_log
+from planner.verify.package import imported_package
 
-Target = Literal["tpu", "cpu"]
+__all__ = [
+    "Memory",
+    "Phase",
+    "Program",
+    "Progress",
+    "Step",
+    "Target",
+    "compiled",
+    "compiled_programs",
+    "cpu_devices",
+    "devices_for",
+    "imported_package",
+    "native_target",
+    "refusal",
+]
+
 Phase = Literal["prefill", "insert", "generate"]
 Progress = Callable[[str], AbstractContextManager[None]]
+Formats = Mapping[str, Any]
+"""Name of an array -> how it lies on the chips: jax's layout and sharding."""
 
-PHASES: tuple[Phase, ...] = ("prefill", "insert", "generate")
-REFUSAL_LENGTH = 400
-COMPILER_ONLY = {
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-8",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+GIVEN: dict[Phase, tuple[str, ...]] = {
+    "prefill": ("weights",),
+    "insert": ("cache", "kv"),
+    "generate": ("weights", "cache", "slots"),
 }
-"""Environment under which libtpu compiles without asking for a host's chips, or for the only use of them."""
+"""What the first arguments of each phase are, and below its results: arrays that go from one program to the next."""
+MADE: dict[Phase, tuple[str, ...]] = {"prefill": ("tokens", "kv"), "insert": ("cache",), "generate": ("cache", "slots")}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One program of a package: its phase, and the bucket that it is for."""
+
+    phase: Phase
+    bucket: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As people read it: `prefill 1024`."""
+        return self.phase if self.bucket is None else f"{self.phase} {self.bucket}"
 
 
 @dataclass(frozen=True)
@@ -57,49 +80,103 @@ class Memory:
 
 @dataclass(frozen=True)
 class Program:
-    """A phase as compiled: its optimised text and its memory, or why it did not compile."""
+    """A step as compiled: its optimised text, its memory, what the compiler said, and how arrays go in and out.
 
-    phase: Phase
+    Or why it did not compile: `given` are then the bytes of its arguments on one chip, by item.
+    """
+
+    step: Step
     seconds: float
     text: str = ""
     memory: Memory | None = None
     failure: str | None = None
+    log: tuple[str, ...] = ()
+    inputs: Formats = field(default_factory=dict)
+    outputs: Formats = field(default_factory=dict)
+    given: Mapping[str, int] = field(default_factory=dict)
 
 
-def native_target(plan: Plan) -> Target:
-    """What the plan's own chip is compiled as; GPU plans are compiled for CPU devices."""
-    return "tpu" if chip(plan.chip).kind == "tpu" else "cpu"
+def steps_of(plan: Plan, buckets: Sequence[int] | None = None) -> list[Step]:
+    """The steps of a plan's package, those of some of its buckets or of all: the planned one first."""
+    wanted = plan.prefill.buckets if buckets is None else buckets
+    ordered = sorted(wanted, key=lambda bucket: (bucket != plan.prefill.tokens, bucket))
+    pairs = (Step(phase, bucket) for bucket in ordered for phase in ("prefill", "insert"))
+    return [*pairs, Step("generate")]
 
 
-def compiled_programs(plan: Plan, target: Target, progress: Progress) -> list[Program]:
-    """The three programs of a plan's package, compiled for `target`.
+def compiled_programs(
+    plan: Plan, target: Target, progress: Progress, buckets: Sequence[int] | None = None
+) -> list[Program]:
+    """The programs of a plan's package, compiled for `target`; equal ones once.
 
     Raises CannotRun when jax, libtpu or enough devices are missing.
     """
     devices = devices_for(plan, target)
+    where = plan.chip if target == "tpu" else "CPU devices"
     with imported_package(plan) as package:
-        mesh, bucket = package.make_mesh(devices), plan.prefill.tokens
-        lower_phase: dict[Phase, Callable[[], Any]] = {
-            "prefill": partial(package.lower_prefill, package.MODEL, mesh, bucket),
-            "insert": partial(package.lower_insert, package.MODEL, mesh, bucket),
-            "generate": partial(package.lower_generate, package.MODEL, mesh),
-        }
-        programs = []
-        for phase in PHASES:
-            with progress(f"compiling {phase} for {plan.chip if target == 'tpu' else 'CPU devices'}"):
-                programs.append(compiled(phase, lower_phase[phase]))
+        mesh, programs = package.make_mesh(devices), []
+        given = given_bytes(package, mesh)
+        for step in steps_of(plan, buckets):
+            with progress(f"compiling {step.name} for {where}"):
+                program = compiled(step, lowering(package, mesh, step))
+            items = {name: given[name] for name in GIVEN[step.phase] if name in given}
+            programs.append(replace(program, given=items))
         return programs
 
 
-def compiled(phase: Phase, lower: Callable[[], Any]) -> Program:
-    """A phase, compiled. What tracing or the compiler refuses is a finding about the package, and is not raised."""
+def lowering(package: ModuleType, mesh: Any, step: Step) -> Callable[[], Any]:
+    """What lowers a step of a package."""
+    if step.phase == "generate":
+        return lambda: package.lower_generate(package.MODEL, mesh)
+    lower = package.lower_prefill if step.phase == "prefill" else package.lower_insert
+    return lambda: lower(package.MODEL, mesh, step.bucket)
+
+
+def given_bytes(package: ModuleType, mesh: Any) -> dict[str, int]:
+    """Bytes on one chip of what steps are given, by item."""
+    import jax
+
+    weights = sys.modules[f"{package.__name__}.weights"].abstract_weights(package.MODEL, mesh)
+    cache = sys.modules[f"{package.__name__}.kv_cache"].abstract_cache(package.MODEL, mesh)
+    return {
+        name: sum(prod(_sharding(each).shard_shape(each.shape)) * each.dtype.itemsize for each in jax.tree.leaves(held))
+        for name, held in (("weights", weights), ("cache", cache))
+    }
+
+
+def _sharding(abstract: Any) -> Any:
+    """The sharding of an abstract array, whose place may be given as a whole format."""
+    return getattr(abstract.sharding, "sharding", abstract.sharding)
+
+
+def compiled(step: Step, lower: Callable[[], Any]) -> Program:
+    """A step, compiled. What tracing or the compiler refuses is a finding about the package, and is not raised."""
     started = time.perf_counter()
-    try:
-        program = lower().compile()
-    except Exception as error:
-        return Program(phase, time.perf_counter() - started, failure=refusal(error))
+    with compiler_log() as log:
+        try:
+            program = lower().compile()
+        except Exception as error:
+            return Program(step, time.perf_counter() - started, failure=refusal(error))
     seconds = time.perf_counter() - started
-    return Program(phase, seconds, program.as_text(), memory_of(program.memory_analysis()))
+    given, made = program.input_formats[0], program.output_formats
+    return Program(
+        step,
+        seconds,
+        program.as_text(),
+        memory_of(program.memory_analysis()),
+        log=tuple(log),
+        inputs=dict(_named(GIVEN[step.phase], given)),
+        outputs=dict(_named(MADE[step.phase], made if isinstance(made, tuple) else (made,))),
+    )
+
+
+def _named(names: Sequence[str], trees: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    """Every array of some trees, by name: `weights.layers.w_in`."""
+    import jax
+
+    for name, tree in zip(names, trees, strict=False):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+            yield f"{name}{jax.tree_util.keystr(path)}", leaf
 
 
 def memory_of(stats: Any) -> Memory:
@@ -111,85 +188,3 @@ def memory_of(stats: Any) -> Memory:
         temporaries=stats.temp_size_in_bytes,
         program=stats.generated_code_size_in_bytes,
     )
-
-
-def refusal(error: Exception) -> str:
-    """The first sentences of an error, on one line; compiler errors begin with their own kind."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kind = "" if type(error).__name__ == "JaxRuntimeError" else f"{type(error).__name__}: "
-    return f"{kind}{' '.join(lines[:2])}"[:REFUSAL_LENGTH]
-
-
-@contextmanager
-def imported_package(plan: Plan) -> Iterator[ModuleType]:
-    """The package of a plan, rendered to a temporary folder; afterwards neither folder nor modules are left."""
-    name = re.sub(r"\W", "_", f"audited_{plan.name}")
-    before = set(sys.modules)
-    with TemporaryDirectory(prefix="shardwright-") as folder:
-        directory = Path(folder) / name
-        write_package(plan, directory)
-        spec = importlib.util.spec_from_file_location(
-            name, directory / "__init__.py", submodule_search_locations=[str(directory)]
-        )
-        assert spec is not None
-        assert spec.loader is not None
-        package = importlib.util.module_from_spec(spec)
-        sys.modules[name] = package
-        try:
-            spec.loader.exec_module(package)
-            yield package
-        finally:
-            for module in set(sys.modules) - before:
-                if module == name or module.startswith(f"{name}."):
-                    del sys.modules[module]
-
-
-def devices_for(plan: Plan, target: Target) -> Sequence[Any]:
-    """Devices to compile the plan for: those of its topology, or as many CPU devices as it has chips."""
-    if importlib.util.find_spec("jax") is None:
-        raise CannotRun("verify compiles with jax; install it with: pip install 'shardwright[tpu]'")
-    if target == "tpu":
-        return tpu_devices(plan)
-    return cpu_devices(len(plan.mesh.chips))
-
-
-def cpu_devices(count: int) -> Sequence[Any]:
-    """The first `count` CPU devices of this process, which get made if jax has not started yet."""
-    import jax
-
-    if (jax.config.jax_num_cpu_devices or 0) < count:
-        with suppress(RuntimeError):  # jax has started, and may have enough devices all the same
-            jax.config.update("jax_num_cpu_devices", count)
-    compile_on_cpu_only()
-    devices: Sequence[Any] = jax.devices("cpu")
-    if len(devices) < count:
-        raise CannotRun(
-            f"the plan has {count} chips, and jax has started in this process with {len(devices)} CPU devices"
-        )
-    return devices[:count]
-
-
-def tpu_devices(plan: Plan) -> Sequence[Any]:
-    """The devices of the plan's slice, known to the compiler only."""
-    topology, options = topology_of(plan)
-    if importlib.util.find_spec("libtpu") is None:
-        raise CannotRun("compiling for TPU needs libtpu; install it with: pip install 'shardwright[tpu]'")
-    for name, value in COMPILER_ONLY.items():
-        os.environ.setdefault(name, value)
-    compile_on_cpu_only()
-    import jax
-    from jax.experimental import topologies
-
-    try:
-        found: Sequence[Any] = topologies.get_topology_desc(platform="tpu", topology_name=topology, **options).devices
-    except jax.errors.JaxRuntimeError as error:
-        raise CannotRun(f"libtpu does not open the topology {topology}: {refusal(error)}") from None
-    return found
-
-
-def compile_on_cpu_only() -> None:
-    """Keep jax off the accelerators of this machine, unless somebody has already chosen its platforms."""
-    import jax
-
-    if not jax.config.jax_platforms:
-        jax.config.update("jax_platforms", "cpu")

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.verify.hlo import Computation, Instruction, Module, Shape, executions
-from planner.verify.origins import Origin, Origins
+from planner.verify.origins import HELD, Origin, Origins
 from planner.verify.transfers import KINDS
 
-HELD = ("weights.", "cache")
-"""How the names of the arguments begin that a chip holds from step to step."""
 SMALLEST_SHARE = 1e-4
 """Copies of less than this share of a program's arguments are left out: norms, scales, positions."""
 MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
@@ -100,7 +98,7 @@ def _part(shape: Shape, whole: Shape) -> str:
 
 def _purpose(module: Module, home: Computation, each: Instruction, memory: str, part: str) -> str | None:
     """Why a copy is no fault, or None."""
-    readers = list(_readers(home, each))
+    readers = list(_readers(module, home, each))
     if readers and all(_gathers(reader) for reader, _ in readers):
         return "feeds a gather"
     if memory in ON_CHIP and readers and not any(_reads_part(module, *reading) for reading in readers):
@@ -110,14 +108,33 @@ def _purpose(module: Module, home: Computation, each: Instruction, memory: str, 
     return None
 
 
-def _readers(home: Computation, each: Instruction) -> Iterator[tuple[Instruction, str]]:
+def _readers(module: Module, home: Computation, each: Instruction) -> Iterator[tuple[Instruction, str]]:
     """The instructions that read a value, and its name there, through those that wait for it, rename it or join it."""
     for reader in home.instructions.values():
         if each.name in reader.operands:
-            if reader.opcode in WAITS or JOINED in reader.attributes:
-                yield from _readers(home, reader)
+            if reader.opcode == "tuple":
+                yield from _readers_in_loops(module, home, reader, reader.operands.index(each.name))
+            elif reader.opcode in WAITS or JOINED in reader.attributes:
+                yield from _readers(module, home, reader)
             else:
                 yield reader, each.name
+
+
+def _readers_in_loops(
+    module: Module, home: Computation, carried: Instruction, index: int
+) -> Iterator[tuple[Instruction, str]]:
+    """The instructions that read element `index` of what a loop carries."""
+    for loop in home.instructions.values():
+        body = loop.named("body") if loop.opcode == "while" and carried.name in loop.operands else None
+        if body is None:
+            continue
+        inside = module.computations[body]
+        for each in inside.instructions.values():
+            of_carry = (
+                each.opcode == "get-tuple-element" and inside.instructions[each.operands[0]].opcode == "parameter"
+            )
+            if of_carry and int(each.attributes.partition("index=")[2].partition(",")[0]) == index:
+                yield from _readers(module, inside, each)
 
 
 def _gathers(reader: Instruction) -> bool:

@@ -26,6 +26,8 @@ _CALLED = re.compile(
 )
 _ALIASED = re.compile(r"\((\d+), \{[^}]*\}, (?:may|must)-alias\)")
 _KNOWN_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"\}')
+_LAYOUT = re.compile(r"\{([\d,]*)")
+_TILE = re.compile(r"T\(([\d,]*)\)")
 _INTEGER = re.compile(r"\d+")
 
 
@@ -51,6 +53,29 @@ class Shape(NamedTuple):
     def bytes(self) -> int:
         """Bytes of the elements, without the padding of tiles."""
         return -(-self.elements * self.bits // 8)
+
+    @property
+    def padded_bytes(self) -> int:
+        """Bytes with the padding of tiles, which count dimensions from the minor end of the layout."""
+        order, tile = _LAYOUT.match(self.layout), _TILE.search(self.layout)
+        if order is None or tile is None:
+            return self.bytes
+        dims = list(self.dims)
+        minor_first = [int(axis) for axis in order[1].split(",") if axis]
+        sides = [int(side) for side in tile[1].split(",") if side]
+        for axis, side in zip(minor_first, reversed(sides), strict=False):
+            dims[axis] = -(-dims[axis] // side) * side
+        return -(-prod(dims) * self.bits // 8)
+
+    @property
+    def in_hbm(self) -> bool:
+        """Whether the array is in HBM (or host memory on CPU)."""
+        return self.memory_space == 0
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Padded bytes if the array is in HBM."""
+        return self.padded_bytes if self.in_hbm else 0
 
     @property
     def memory_space(self) -> int:

@@ -1,10 +1,11 @@
 """The compiler's memory of one chip against the plan's HBM budget."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from planner.plan.records import Hbm
-from planner.verify.build import Memory, Phase
+from planner.verify.build import Memory, Phase, Step
 
 Verdict = Literal["equal", "within", "over", "under", "lost", "not judged"]
 TOLERANCE = 0.01
@@ -29,8 +30,8 @@ class MemoryLine:
 def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
     """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only."""
     lines = []
-    # Both copies of a weight are given to prefill; generate is given those that it reads.
-    given = {"prefill": hbm.weights + (hbm.copies or 0), "generate": hbm.weights + hbm.kv_cache}
+    weights = hbm.weights + (hbm.copies or 0)
+    given = {"prefill": weights, "generate": hbm.weights + hbm.kv_cache}
     if phase in given:
         lines.append(MemoryLine("arguments", given[phase], memory.arguments, _near(given[phase], memory.arguments)))
     if phase in ("insert", "generate"):
@@ -42,14 +43,18 @@ def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[
     return tuple(lines)
 
 
-def total_line(memories: dict[Phase, Memory], hbm: Hbm, native: bool) -> MemoryLine:
-    """The most that a chip holds while it serves: weights, cache, and what the largest phase adds.
+def total_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
+    """The most that a chip holds while it serves: weights, cache, and what the largest step adds; and what it could.
 
     The code of the programs is in the reserve.
     """
-    found = memories["generate"].arguments + (hbm.copies or 0) + max(memory.added for memory in memories.values())
-    verdict: Verdict = "within" if found <= hbm.total else "over"
-    return MemoryLine("total while serving", hbm.total, found, verdict if native else "not judged")
+    held = (hbm.copies or 0) + max(memory.arguments for step, memory in memories.items() if step.phase == "generate")
+    found = held + max(memory.added for memory in memories.values())
+    lines = ("total while serving", hbm.total), ("a chip's HBM less its reserve", hbm.available)
+    return tuple(
+        MemoryLine(what, planned, found, ("within" if found <= planned else "over") if native else "not judged")
+        for what, planned in lines
+    )
 
 
 def _near(planned: int, found: int) -> Verdict:

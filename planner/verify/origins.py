@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from planner.verify.hlo import Computation, Instruction, Module
 
+HELD = ("weights.", "cache")
+"""How the names of the arguments begin that a chip holds from step to step."""
 MOVES = frozenset({"convert", "copy", "copy-start", "dynamic-slice", "reshape", "slice", "slice-start", "transpose"})
 """What makes a new array out of an old one, or of a part of it, without computing."""
 PASSES = frozenset({"bitcast", "copy-done", "optimization-barrier", "slice-done"})

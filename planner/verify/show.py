@@ -1,7 +1,7 @@
 """An audit as tables for people, and as JSON."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,60 +11,70 @@ from rich.text import Text
 
 from planner.plan.show import plain_table
 from planner.plan.units import bytes_text, seconds_text
-from planner.verify.audit import Audit, PhaseAudit, counted
+from planner.verify.audit import Audit, StepAudit
 from planner.verify.compare import FIELDS, Row
+from planner.verify.hbm import Traffic
 from planner.verify.memory import MemoryLine
+from planner.verify.run import Ran
+from planner.verify.words import counted
 
 FORMAT_VERSION = "1.0"
 STYLES = {"matched": "", "different": "yellow", "missing": "red", "unplanned": "red"}
 
 
 def show_audit(audit: Audit, console: Console) -> None:
-    """Print an audit: what was compiled, each phase, and every difference."""
-    compiler = "the TPU compiler" if audit.target == "tpu" else "the CPU compiler"
-    console.print(Text.assemble((audit.name, "bold"), f" on {audit.chip} {audit.slice}, by {compiler}"))
+    """Print an audit: the verdict first, then each step."""
+    console.print(*verdict(audit), sep="\n")
     for note in audit.notes:
         console.print(f"  note: {note}")
-    for phase in audit.phases:
-        show_phase(phase, console)
+    for step in audit.steps:
+        show_step(step, console)
     if audit.total:
-        console.print("", memory_table([audit.total]), sep="\n")
-    console.print("", *verdict(audit), sep="\n")
+        console.print("", memory_table(audit.total), sep="\n")
+    if audit.ran:
+        console.print("", ran_text(audit.ran), sep="\n")
 
 
 def verdict(audit: Audit) -> Iterator[Text | str]:
-    """The differences, one a line, under a line that counts them."""
+    """PASS, or the number of differences and each of them on a line."""
+    compiler = "the TPU compiler" if audit.target == "tpu" else "the CPU compiler"
+    where = f"{audit.name} on {audit.chip} {audit.slice}, by {compiler}"
     if audit.ok:
-        yield Text("no difference from the plan", style="green")
+        programs = counted(len(audit.steps), "program")
+        yield Text.assemble(("PASS", "bold green"), f" {where}: {programs} as planned")
         return
-    yield Text(f"{counted(len(audit.differences), 'difference')} from the plan", style="bold red")
+    count = counted(len(audit.differences), "difference")
+    yield Text.assemble((f"{count} from the plan", "bold red"), f": {where}")
     yield from (f"  {difference}" for difference in audit.differences)
 
 
-def show_phase(phase: PhaseAudit, console: Console) -> None:
-    """Print one phase."""
-    console.print("", Text.assemble((phase.phase, "bold"), f": {summary(phase)}"), sep="\n")
-    if phase.failure:
+def show_step(step: StepAudit, console: Console) -> None:
+    """Print one step."""
+    console.print("", Text.assemble((step.step.name, "bold"), f": {summary(step)}"), sep="\n")
+    if step.failure:
         return
-    if phase.rows:
-        console.print(row_table(phase.rows))
-    if phase.copies:
-        console.print(copy_table(phase))
-    console.print(memory_table(phase.memory))
-    for note in phase.notes:
+    if step.rows:
+        console.print(row_table(step.rows))
+    if step.copies:
+        console.print(copy_table(step))
+    if step.traffic:
+        console.print(traffic_table(step.traffic))
+    console.print(memory_table(step.memory))
+    for note in step.notes:
         console.print(f"  note: {note}")
 
 
-def summary(phase: PhaseAudit) -> str:
-    """How long the phase took to compile, and how its collectives fared."""
-    if phase.failure:
-        return f"does not compile: {phase.failure}"
-    counts = {status: sum(row.status == status for row in phase.rows) for status in STYLES}
+def summary(step: StepAudit) -> str:
+    """How long the step took to compile, how its collectives fared, and what it moves."""
+    if step.failure:
+        return f"does not compile: {step.failure}"
+    counts = {status: sum(row.status == status for row in step.rows) for status in STYLES}
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "none"
-    return f"compiled in {seconds_text(phase.seconds)}; collectives: {told}"
+    moved = f"; HBM bytes {step.traffic.over_least:.3f} times the least" if step.traffic else ""
+    return f"compiled in {seconds_text(step.seconds)}; collectives: {told}{moved}"
 
 
-def row_table(rows: tuple[Row, ...]) -> Table:
+def row_table(rows: Sequence[Row]) -> Table:
     """Collectives as planned and as found; a found value is shown where it differs."""
     table = plain_table("collective", "status", *FIELDS[:2], "bytes per chip", "count", numeric=(4, 5))
     for row in rows:
@@ -86,22 +96,41 @@ def value_text(value: Any, field: str) -> str:
     return bytes_text(value) if field == "bytes" else str(value)
 
 
-def copy_table(phase: PhaseAudit) -> Table:
+def copy_table(step: StepAudit) -> Table:
     """Copies of weights and cache, and what they are for."""
     table = plain_table("copy of", "part", "to", "bytes", "count", "why", numeric=(3, 4))
-    for copy in phase.copies:
+    for copy in step.copies:
         why = copy.purpose or Text("not planned", style="red")
         table.add_row(copy.array, copy.part, copy.memory, bytes_text(copy.bytes), str(copy.count), why)
     return table
 
 
-def memory_table(lines: "tuple[MemoryLine, ...] | list[MemoryLine]") -> Table:
+def traffic_table(traffic: Traffic) -> Table:
+    """HBM bytes of a step by part, predicted and compiled."""
+    table = plain_table("HBM bytes of a step", "predicted", "compiled", "verdict", numeric=(1, 2))
+    for row in traffic.rows:
+        style = "" if row.verdict == "within" else "red"
+        verdict = Text(row.verdict, style=style)
+        table.add_row(row.address, bytes_text(row.planned), bytes_text(row.found), verdict)
+    table.add_row("weights and KV once", "", bytes_text(traffic.least), "")
+    return table
+
+
+def memory_table(lines: Sequence[MemoryLine]) -> Table:
     """Memory of one chip, planned and compiled."""
     table = plain_table("memory per chip", "planned", "compiled", "verdict", numeric=(1, 2))
     for line in lines:
         style = "" if line.ok else "red"
         table.add_row(line.what, bytes_text(line.planned), bytes_text(line.found), Text(line.verdict, style=style))
     return table
+
+
+def ran_text(ran: Ran) -> str:
+    """What was executed, and how near it came."""
+    return (
+        f"run ({ran.size}) on {counted(ran.devices, 'CPU device')} and on one: logits of {ran.prompts} prompts within "
+        f"{ran.logits_within:.1g}, {ran.steps} steps"
+    )
 
 
 def audit_to_json(audit: Audit) -> str:
@@ -115,23 +144,32 @@ def audit_to_json(audit: Audit) -> str:
         "target": audit.target,
         "notes": audit.notes,
         "differences": audit.differences,
-        "phases": [phase_data(phase) for phase in audit.phases],
-        "total": asdict(audit.total) if audit.total else None,
+        "steps": [step_data(step) for step in audit.steps],
+        "total": [asdict(line) for line in audit.total],
+        "run": asdict(audit.ran) if audit.ran else None,
     }
     return json.dumps(data, indent=2)
 
 
-def phase_data(phase: PhaseAudit) -> dict[str, Any]:
-    """One phase as plain data."""
+def step_data(step: StepAudit) -> dict[str, Any]:
+    """One step as plain data."""
     return {
-        "phase": phase.phase,
-        "compile_s": round(phase.seconds, 3),
-        "failure": phase.failure,
-        "collectives": [row_data(row) for row in phase.rows],
-        "copies": [asdict(copy) for copy in phase.copies],
-        "memory": [asdict(line) for line in phase.memory],
-        "notes": phase.notes,
+        "phase": step.step.phase,
+        "bucket": step.step.bucket,
+        "compile_s": round(step.seconds, 3),
+        "failure": step.failure,
+        "collectives": [row_data(row) for row in step.rows],
+        "copies": [asdict(copy) for copy in step.copies],
+        "memory": [asdict(line) for line in step.memory],
+        "hbm": traffic_data(step.traffic) if step.traffic else None,
+        "faults": step.faults,
+        "notes": step.notes,
     }
+
+
+def traffic_data(traffic: Traffic) -> dict[str, Any]:
+    """HBM bytes as plain data."""
+    return {"parts": [asdict(row) for row in traffic.rows], "least": traffic.least, "over_least": traffic.over_least}
 
 
 def row_data(row: Row) -> dict[str, Any]:

@@ -10,10 +10,11 @@ What is only another spelling of the same transfer is counted as that transfer, 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.verify.groups import Axes, Sizes, axes_of
 from planner.verify.hlo import Computation, Instruction, Module, Shape, executions
+from planner.verify.origins import HELD, Origins
 
 KINDS = {
     "all-gather": "all_gather",
@@ -37,7 +38,8 @@ class Transfer:
     """A collective of the compiled program, executed `count` times a run.
 
     `bytes` is per chip, of the larger of operand and result; `address` the innermost plan address among its named
-    scopes, if the compiler kept them; `axes` is None for groups that are no set of mesh axes.
+    scopes, if the compiler kept them; `axes` is None for groups that are no set of mesh axes. `array` names the weight
+    or cache that is sent, if it is one.
     """
 
     kind: str
@@ -47,16 +49,27 @@ class Transfer:
     address: str | None
     instruction: str
     spelling: str | None = None
+    array: str | None = None
 
 
 def transfers(module: Module, sizes: Sizes) -> list[Transfer]:
     """Every transfer of a run, in the order of the text; `sizes` are the mesh axes, major first."""
+    origins = Origins(module)
     return [
-        transfer
+        replace(transfer, array=_array_sent(origins, module.computations[name], instruction))
         for name, count in executions(module).items()
         for instruction in module.computations[name].instructions.values()
         for transfer in _of(module, module.computations[name], instruction, count, sizes)
     ]
+
+
+def _array_sent(origins: Origins, home: Computation, each: Instruction) -> str | None:
+    """The weight or cache that an instruction sends."""
+    for operand in home.operands(each):
+        origin = origins.of(home, operand)
+        if origin and origin.parameter.scope.startswith(HELD):
+            return origin.parameter.scope
+    return None
 
 
 def address_of(scope: str) -> str | None:

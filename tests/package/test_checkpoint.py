@@ -129,7 +129,7 @@ def test_int8_tensors_are_taken_as_they_are_stored(
         at = f"model.layers.{layer}.mlp."
         for index, part in enumerate(("gate_proj", "up_proj")):
             wanted = stored[f"{at}{part}.weight"]
-            np.testing.assert_array_equal(found.w_in[layer, :, index, : wanted.shape[0]], wanted.T)
+            np.testing.assert_array_equal(found.w_in[layer, index, :, : wanted.shape[0]], wanted.T)
             scale = stored[f"{at}{part}.weight_scale"][:, 0]
             np.testing.assert_array_equal(found.w_in_scale[layer, index, : scale.shape[0]], scale)
         np.testing.assert_array_equal(found.w_down_scale[layer], stored[f"{at}down_proj.weight_scale"][:, 0])

@@ -1,10 +1,14 @@
 """Public bug reports of other planners and engines, as tests of what a plan must do instead (the planner's side)."""
 
+from itertools import pairwise, product
+from math import ceil, prod
 from typing import Any
 
 import pytest
 
+from cost_models.torus import hosts_touched, mesh_groups
 from planner.errors import InfeasibleSpec
+from planner.explain import Subject, explain
 from planner.plan.make import make_plan
 from planner.plan.schema import Plan
 from planner.problem.build import Built, build
@@ -161,3 +165,29 @@ def test_every_cached_token_is_counted_once_where_tokens_are_cut():
     assert cut == 8
     token_bytes = QWEN3_30B["layers"] * 2 * 4 * 128 * 2
     assert plan.hbm.kv_cache * cut == pytest.approx(4 * 8192 * token_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(("chip", "slice_"), [("v6e", "4x4"), ("v5e", "4x8"), ("v5p", "4x4x4")])
+def test_groups_of_chips_are_blocks_on_no_more_hosts_than_their_sides_need(chip: str, slice_: str):
+    """Bug log C4, tpu-inference#3089: one group of 8 lay on 4 hosts, though 2 were enough."""
+    subject = Subject.of(make_plan(spec_of(LLAMA_70B, chip, slice_, weights="int8")))
+    mesh, whole = subject.machine.mesh, subject.machine.slice
+    joined = {each.axes for each in subject.collectives()}
+    assert joined
+    for axes in joined:
+        for group in mesh_groups(mesh, axes, whole):
+            sides = [sorted(set(places)) for places in zip(*group, strict=True)]
+            assert set(group) == set(product(*sides))
+            steps = [{later - one for one, later in pairwise(side)} for side in sides]
+            assert all(len(step) <= 1 for step in steps)
+            if all(step <= {1} for step in steps):
+                pairs = zip(sides, whole.host_shape, strict=True)
+                assert hosts_touched(group, whole) == prod(ceil(len(side) / host) for side, host in pairs)
+
+
+def test_who_takes_part_in_a_collective_is_told_by_coordinates_and_hosts():
+    """Bug log C4: the chips and hosts of a group are in `explain`."""
+    plan = make_plan(spec_of(LLAMA_70B, "v5e", "4x4", weights="int8"))
+    address = next(each.address for each in plan.generate.collectives if set(each.axes) >= {"x"})
+    told = explain(plan, address)[-1].sentences
+    assert any(sentence.startswith("among: ") and "host" in sentence and "(0,0)" in sentence for sentence in told)

@@ -82,11 +82,38 @@ def test_rendered_code_is_formatted_and_lints(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout
 
 
+def test_rendered_code_passes_strict_type_checks(tmp_path: Path) -> None:
+    for case in EVERY:
+        write_package(make_plan(case), tmp_path / case.name)
+    settings = ("--strict", "--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(tmp_path / "types"))
+    packages = sorted(case.name for case in EVERY)
+    mypy = (sys.executable, "-m", "mypy", *settings, *packages)
+    ran = subprocess.run(mypy, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_no_rendered_file_is_long(case: Case) -> None:
+    files = render_package(make_plan(case))
+    assert {name: lines for name, text in code(files).items() if (lines := text.count("\n")) >= 400} == {}
+
+
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
 def test_mesh_axes_are_named_in_the_rule_tables_only(case: Case) -> None:
     for name, text in code(render_package(make_plan(case))).items():
         strings = {node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant)}
         assert name == "sharding.py" or not strings & set(case.mesh), name
+
+
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)
+def test_every_planned_collective_is_found_in_the_text_by_its_address(case: Case) -> None:
+    plan = make_plan(case)
+    files = code(render_package(plan))
+    for phase, planned in (("prefill", plan.prefill.collectives), ("generate", plan.generate.collectives)):
+        scopes = set(re.findall(r'named_scope\("([a-z_.0-9]+)"\)', files[f"{phase}.py"]))
+        assert {each.address.removesuffix("_scale") for each in planned} <= {
+            scope.removesuffix("_scale") for scope in scopes
+        }
 
 
 @pytest.mark.parametrize("case", EVERY, ids=lambda case: case.name)

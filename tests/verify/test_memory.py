@@ -3,8 +3,8 @@
 import pytest
 
 from planner.plan.records import Hbm
-from planner.verify.build import Memory, Phase
-from planner.verify.memory import memory_lines, total_line
+from planner.verify.build import Memory, Phase, Step
+from planner.verify.memory import memory_lines, total_lines
 
 GB = 10**9
 HBM = Hbm(
@@ -53,6 +53,14 @@ def test_temporaries_of_another_backend_are_not_judged():
 
 def test_the_total_adds_the_largest_phase_to_what_stays():
     prefill = Memory(4 * GB, GB // 4, 0, GB // 8, 10**6)
-    line = total_line({"prefill": prefill, "generate": GENERATE}, HBM, native=True)
-    assert line.found == GENERATE.arguments + prefill.added
-    assert line.verdict == "within"
+    total, limit = total_lines({Step("prefill", 64): prefill, Step("generate"): GENERATE}, HBM, native=True)
+    assert total.found == limit.found == GENERATE.arguments + prefill.added
+    assert (total.verdict, limit.verdict) == ("within", "within")
+
+
+def test_a_total_beyond_the_budget_may_be_within_what_a_chip_has():
+    prefill = Memory(4 * GB, 2 * GB, 0, 0, 0)
+    lines = total_lines({Step("prefill", 64): prefill, Step("generate"): GENERATE}, HBM, native=True)
+    assert [line.verdict for line in lines] == ["over", "within"]
+    more = total_lines({Step("prefill", 64): Memory(4 * GB, 12 * GB, 0, 0, 0), Step("generate"): GENERATE}, HBM, True)
+    assert [line.verdict for line in more] == ["over", "over"]

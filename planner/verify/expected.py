@@ -1,0 +1,92 @@
+"""What a plan says of one step: its collectives, and the HBM bytes of its parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+from planner.plan.chosen import Chosen, chosen_of
+from planner.plan.schema import Collective, Plan
+from planner.problem import planned
+from planner.problem.chunks import steps_of
+from planner.problem.costs import PART_OF, Parts
+from planner.verify.build import Step
+from planner.verify.traffic import ELSEWHERE, Pages
+
+
+@dataclass(frozen=True)
+class Expected:
+    """A plan's word on the steps of its package."""
+
+    plan: Plan
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """What the plan is priced by."""
+        return chosen_of(self.plan)
+
+    def collectives(self, step: Step) -> tuple[Collective, ...]:
+        """The collectives of a step; handing a prompt's keys and values to the cache needs none."""
+        if step.phase == "insert":
+            return ()
+        if step.phase == "generate":
+            return self.plan.generate.collectives
+        if step.bucket is None or step.bucket == self.plan.prefill.tokens:
+            return self.plan.prefill.collectives
+        reads = self.chosen.reads
+        found = planned.prefill_step(reads.rules, step.bucket, reads.machine.program, reads.prompts, reads.chunk)
+        return tuple(
+            Collective(
+                address=each.address,
+                kind=each.kind,
+                axes=each.axes,
+                bytes=each.bytes,
+                count=each.repeats,
+                seconds=each.repeats * reads.collective_s(each),
+            )
+            for each in found
+        )
+
+    def runs(self, step: Step) -> int:
+        """How often the program of a step runs: once for each chunk of its bucket."""
+        prefill = self.plan.prefill
+        return steps_of(step.bucket or prefill.tokens, prefill.chunk).number if step.phase == "prefill" else 1
+
+    def hbm_bytes(self, step: Step) -> dict[str, int]:
+        """HBM bytes of each part of a step; nothing of an insert, which is not priced."""
+        if step.phase == "insert":
+            return {}
+        if step.phase == "generate":
+            return read_bytes(self.chosen.generate_parts(), self.chosen)
+        reads = self.chosen.reads
+        return read_bytes(reads.parts_of_prompt(step.bucket or reads.load.prompt), reads)
+
+    @property
+    def pages(self) -> Pages:
+        """What one chip reads of the cache in one layer of a generate step, at the mean length."""
+        rules, ways, load = self.plan.generate.rules, self.chosen.machine.ways, self.chosen.load
+        slots = self.plan.generate.batch // ways(rules.rows) // ways(rules.batch)
+        return Pages(slots, ceil(ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens)))
+
+
+def read_bytes(parts: Parts, chosen: Chosen) -> dict[str, int]:
+    """Parts with the HBM bytes that their prices are of."""
+    rate = chosen.machine.chip.hbm_bytes_per_s * chosen.machine.stack.hbm_efficiency
+    return {address: round(part.hbm_s * rate) for address, part in parts.items()}
+
+
+def by_part(found: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by address, those of addresses that are one part of the plan's prices added up."""
+    total: dict[str, int] = {}
+    for address, size in found.items():
+        part = part_of(address)
+        total[part] = total.get(part, 0) + size
+    return total
+
+
+def part_of(address: str) -> str:
+    """The part of a plan's prices that an address belongs to."""
+    if address == ELSEWHERE:
+        return address
+    phase, _, rest = address.partition(".")
+    return f"{phase}.{PART_OF.get(rest, rest)}"

@@ -1,0 +1,72 @@
+"""HBM bytes of a compiled step against the plan's prediction, by plan address, and against the least there can be."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.verify.build import Memory, Step
+from planner.verify.expected import Expected, by_part
+from planner.verify.hlo import Module
+from planner.verify.traffic import hbm_bytes
+
+MORE = 1.10
+"""More than a prediction by this factor is too much."""
+SLACK = 0.01
+"""A part of a step may exceed its own prediction by this share of the step: activations are priced with others."""
+TOTAL = "total"
+
+
+@dataclass(frozen=True)
+class HbmRow:
+    """Bytes that a part of a step moves in HBM, as predicted and as compiled."""
+
+    address: str
+    planned: int
+    found: int
+    verdict: Literal["within", "over"]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """HBM bytes of one run of a step by part, the total last; `least` is every weight and every page of the KV once."""
+
+    rows: tuple[HbmRow, ...]
+    least: int
+
+    @property
+    def over_least(self) -> float:
+        """How many times the least the step moves."""
+        return self.rows[-1].found / self.least if self.least else 0.0
+
+
+def traffic_of(module: Module, memory: Memory, step: Step, expected: Expected) -> Traffic | None:
+    """The HBM bytes of a step, None for one that the plan does not price."""
+    planned = expected.hbm_bytes(step)
+    if not planned:
+        return None
+    found = by_part(hbm_bytes(module, expected.pages))
+    return Traffic(tuple(rows_of(planned, found)), least_bytes(module, memory, step, expected))
+
+
+def rows_of(planned: Mapping[str, int], found: Mapping[str, int]) -> Iterator[HbmRow]:
+    """Each part that moves something, in the plan's order, then the total."""
+    whole = sum(planned.values())
+    for address in {**planned, **found}:
+        one, other = planned.get(address, 0), found.get(address, 0)
+        if one or other:
+            yield HbmRow(address, one, other, "over" if other > MORE * one + SLACK * whole else "within")
+    total = sum(found.values())
+    yield HbmRow(TOTAL, whole, total, "over" if total > MORE * whole else "within")
+
+
+def least_bytes(module: Module, memory: Memory, step: Step, expected: Expected) -> int:
+    """Bytes of all weights but an embedding of which rows are looked up, and of the keys and values of a step."""
+    held = {each.scope: each.shapes[0] for each in module.parameters.values()}
+    looked_up = {"weights.embedding"} if "weights.lm_head" in held else set()
+    weights = sum(shape.bytes for name, shape in held.items() if name.startswith("weights.") and name not in looked_up)
+    if step.phase == "prefill":
+        return weights + memory.results
+    pages = expected.pages.read * expected.chosen.machine.sizes.layers
+    return weights + sum(
+        shape.bytes // shape.dims[0] * pages for name, shape in held.items() if name.startswith("cache")
+    )
