@@ -11,7 +11,6 @@ def refuse_unrendered(plan: Plan) -> None:
     found = {
         "slices for each phase (disaggregated serving)": plan.pool,
         f"{drafts.drafted_tokens if drafts else 0} drafts verified by a step": drafts is not None,
-        f"second copies of the {' and '.join(plan.prefill.copies or ())} weights": plan.prefill.copies,
     }
     missing = [name for name, present in found.items() if present]
     if missing:

@@ -13,6 +13,7 @@ from planner.render.model import ModelSizes, read_model
 from planner.render.prefill import PrefillView, embedding_runs, prefill_view
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
+from planner.render.stored import MATRICES, ReadTables, tables_read
 
 DEVICE_KINDS = {
     "v4": ("TPU v4",),
@@ -84,6 +85,7 @@ class PackageView:
     tiny: Shape
     generate: GenerateView
     prefill: PrefillView
+    read: ReadTables
     groups: tuple[Group, ...]
     devices: str
     device_kinds: tuple[str, ...]
@@ -104,9 +106,15 @@ class PackageView:
         pre, gen = self.prefill, self.generate
         read = f"Predicted {pre.step_ms} ms for a prompt of {pre.tokens} tokens, bound by {pre.binds}."
         made = f"Predicted {gen.step_ms} ms a step of {self.full.batch} slots, bound by {gen.binds}."
+        tables = [("PREFILL", read, dict(pre.rules)), ("GENERATE", made, dict(gen.rules))]
+        for block in pre.copied:
+            told = dict(self.read.attention if block == "attention" else self.read.mlp)
+            name = "MLP" if block == "mlp" else block
+            what = f"How the second copy of the {name} weights is stored, which prefill reads."
+            tables.append((f"COPIED_{block.upper()}", what, told))
         return tuple(
-            Table(name, prediction, tuple(Entry(logical, axes) for logical, axes in rules if axes))
-            for name, prediction, rules in (("PREFILL", read, pre.rules), ("GENERATE", made, gen.rules))
+            Table(name, prediction, tuple(Entry(logical, axes) for logical, axes in rules.items() if axes))
+            for name, prediction, rules in tables
         )
 
     @property
@@ -115,6 +123,25 @@ class PackageView:
         prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
         logical = ("tokens", "rows", "batch", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
+
+    @property
+    def pool(self) -> bool:
+        """Whether prefill has slices of its own."""
+        return False
+
+    @property
+    def reads_its_own(self) -> bool:
+        """Whether prefill reads weights that are stored for it alone."""
+        return self.pool or bool(self.prefill.copied)
+
+    @property
+    def copied_matrices(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Each block of whose weights prefill reads a second copy, with its arrays."""
+        scales = ("", "_scale") if self.int8 else ("",)
+        return tuple(
+            (block, tuple(f"{name}{end}" for end in scales for name in MATRICES[block]))
+            for block in self.prefill.copied
+        )
 
     @property
     def chips(self) -> int:
@@ -162,6 +189,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         tiny=tiny,
         generate=generate,
         prefill=prefill,
+        read=tables_read(plan),
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
@@ -186,7 +214,6 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         Group("SCATTERED_SLOTS", gen.scattered_slots, "batch axes that come with the reduction over d_model"),
         Group("EXCHANGED_SLOTS", gen.exchanged_slots, "batch axes that trade query heads for slots"),
         Group("CACHED_SLOTS", gen.cached_slots, "axes that cut the slots of the KV cache"),
-        Group("SPLIT_HEADS", gen.exchanged_slots + gen.rules.kv_tokens, "axes that cut the query heads of a KV shard"),
         Group("MLP_ROWS", gen.mlp_rows, "row axes gathered before the MLP, cut again after"),
         Group("VOCAB_ROWS", gen.vocab_rows, "row axes gathered before the logits"),
     ]
@@ -205,7 +232,21 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         Group("ATTENTION_SUMMED", pre.attention_summed, "head axes over which attention's output is summed"),
         Group("MLP_TOKENS", pre.mlp_tokens, "token axes gathered before the MLP, scattered after"),
         Group("MLP_SUMMED", pre.mlp_summed, "d_ff axes over which the MLP's output is summed"),
-        Group("GATHERED_D_MODEL", pre.gathered_d_model, "axes gathered from weights' d_model before prefill uses them"),
+        Group("HEADS_WITHIN_KV", pre.within_kv, "axes that cut the query heads of a KV shard"),
+        Group(
+            "GATHERED_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from weights' d_model before prefill uses them",
+        ),
+        Group(
+            "GATHERED_ATTENTION_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from d_model of attention's weights",
+        ),
+        Group("GATHERED_MLP_D_MODEL", pre.gathered_mlp_d_model, "axes gathered from d_model of the MLP's weights"),
+        Group(
+            "INSERTED_KV_HEADS", pre.inserted_kv_heads, "axes along which the cache keeps a part of prefill's KV heads"
+        ),
         Group("GATHERED_Q_HEADS", pre.gathered_q_heads, "axes gathered from w_q and w_o before prefill uses them"),
         Group("GATHERED_KV_HEADS", pre.gathered_kv_heads, "axes gathered from w_kv before prefill uses it"),
         Group("GATHERED_D_FF", pre.gathered_d_ff, "axes gathered from w_in and w_down before prefill uses them"),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from planner.plan.schema import CopyRules
 from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from tests.render.plans import TINY
@@ -294,6 +295,13 @@ def _read(name: str, kind: str, prompts: int = 1, chunk: int | None = None, **ch
     return replace(found, name=f"{name}_{kind}", prompts=prompts, chunk=chunk, **changes)
 
 
+def _copied(
+    name: str, mesh: dict[str, int], generate: G, prefill: P, model: dict[str, Any] = TINY, **copies: CopyRules
+) -> AnyCase:
+    """A case whose prefill reads second copies of weights."""
+    return Case(f"copied_{name}", mesh, generate, prefill, model=model, copies=copies)
+
+
 READS = [
     _read("one_device", "two_prompts", 2),
     _read("spare_axis_for_tokens", "prompts_apart", 8),
@@ -321,3 +329,60 @@ INT8_CACHES = [
     or case.name in ("tokens_by_all_to_all_padded", "tokens_of_two_d", "tokens_and_rows")
 ]
 """Caches of int8 values with a scale for each token and head, cut in every way."""
+_ONE_D = G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("x", "y"))
+_HALVED = P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y"))
+COPIED = [
+    _copied("mlp", XY, _ONE_D, _HALVED, mlp=CopyRules(d_ff=("y",))),
+    _copied(
+        "both",
+        XY,
+        _ONE_D,
+        _HALVED,
+        mlp=CopyRules(d_ff=("y",)),
+        attention=CopyRules(q_heads=("y",), kv_heads=("y",)),
+    ),
+    _copied(
+        "gathered_over_d_model",
+        XY,
+        _ONE_D,
+        P(tokens=("x", "y"), vocab=("x", "y")),
+        ODD,
+        attention=CopyRules(d_model=("x",)),
+        mlp=CopyRules(d_model=("y",), d_ff=("x",)),
+    ),
+    _copied(
+        "heads_of_some_parts",
+        SPLIT,
+        G(q_heads=("y0", "y1", "x"), kv_heads=("y0", "y1"), d_ff=("x",), vocab=("y0",)),
+        P(tokens=("x", "y0"), q_heads=("y1",), kv_heads=("y1",), vocab=("y0",)),
+        EIGHT,
+        attention=CopyRules(q_heads=("y1",), kv_heads=("y1",)),
+    ),
+    _copied(
+        "heads_gathered",
+        SPLIT,
+        G(d_model=("x",), q_heads=("y0", "y1"), kv_heads=("y0", "y1"), d_ff=("y0", "y1"), vocab=("y0",)),
+        P(tokens=("y0",), d_model=("x",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y0",)),
+        EIGHT,
+        attention=CopyRules(d_model=("x", "y0"), q_heads=("y1",), kv_heads=("y1",)),
+        mlp=CopyRules(d_model=("x",), d_ff=("y1",)),
+    ),
+    _copied(
+        "padded_heads_whole",
+        XY,
+        G(q_heads=("y", "x"), kv_heads=("y",), d_ff=("x", "y")),
+        P(tokens=("x", "y")),
+        ODD,
+        attention=CopyRules(),
+        mlp=CopyRules(d_ff=("x",)),
+    ),
+    _copied(
+        "padded_further",
+        SPLIT,
+        G(q_heads=("x",), kv_heads=("x",), d_ff=("x", "y0")),
+        P(tokens=("y1",), q_heads=("x",), kv_heads=("x",), d_ff=("x",)),
+        {**ODD, "q_heads": 15, "kv_heads": 5},
+        attention=CopyRules(q_heads=("x", "y1"), kv_heads=("x", "y1")),
+    ),
+]
+"""Cases that read second copies: of every block, cut over fewer axes or over others, of heads that pad differently."""

@@ -154,7 +154,7 @@ def test_on_tpu_prefill_attention_compiles(kernels: ModuleType, rows: int, kv_he
     def attend(q: Any, kv: Any, first: Any) -> Any:
         if rows == tokens:
             return kernels.splash_attention(q, kv)
-        return kernels.ragged_attention(q, kv, first, 128)
+        return kernels.ragged_attention(q, kv, jnp.zeros(1, jnp.int32), first, tokens=tokens)
 
     program = jax.shard_map(attend, mesh=whole.mesh, in_specs=P(), out_specs=P(), check_vma=False)
     shapes = ((rows, q_heads, head_dim), (tokens, 2 * kv_heads, head_dim))

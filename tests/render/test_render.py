@@ -16,7 +16,7 @@ from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
 from planner.render.package import signature, templates_folder
-from tests.package.cases import CASES, GENERATE_CASES, INT8, INT8_CACHES, READS
+from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, READS
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -34,8 +34,20 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
-CASES_OF_PACKAGES = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS)
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES_OF_PACKAGES]
+CASES_OF_PACKAGES = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED)
+ON_TPU = [
+    replace(
+        case,
+        name=f"{case.name}_on_tpu",
+        model={**case.model, "head_dim": 128},
+        chip="v5e",
+        activations="bf16",
+        kv_cache="bf16",
+    )
+    for case in READS
+    if case.weights != "int8"
+]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES_OF_PACKAGES, *ON_TPU]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
