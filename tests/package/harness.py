@@ -105,7 +105,7 @@ def replay(
     choose, sampling.choose = sampling.choose, _offers
     found: list[list[np.ndarray]] = [[] for _ in requests]
     try:
-        for step in range(STEPS):
+        for step in range(max(request.end for request in requests)):
             for index, request in enumerate(requests):
                 if request.end == step:
                     engine.release(request.slot)
