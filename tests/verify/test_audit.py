@@ -131,7 +131,6 @@ def test_a_budget_that_is_too_small_is_a_difference(plan: Plan, programs: list[P
     assert [each.split(": planned")[0] for each in told] == [
         "prefill: arguments",
         "prefill: temporaries and results",
-        "insert: temporaries and results",
         "generate: arguments",
         "generate: temporaries and results",
         "service: total while serving",
