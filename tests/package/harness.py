@@ -106,7 +106,7 @@ def replay(
     choose, sampling.choose = sampling.choose, _offers
     found: list[list[np.ndarray]] = [[] for _ in requests]
     try:
-        for step in range(STEPS):
+        for step in range(max(request.end for request in requests)):
             for request in requests:
                 if request.end == step:
                     engine.release(request.slot)

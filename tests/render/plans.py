@@ -173,7 +173,7 @@ def _mesh(case: Case) -> Mesh:
     return Mesh(axes=axes, chips=tuple(chips))
 
 
-def _program(case: Case) -> Program:
+def program_of(case: Case) -> Program:
     """What the planner lists collectives from."""
     model = case.model
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
@@ -189,12 +189,12 @@ def _rules(case: Case) -> Rules:
 
 def generate_collectives(case: Case) -> tuple[Collective, ...]:
     """What the planner says the generate step exchanges."""
-    return _listed(planned.generate_step(_rules(case).generate, case.batch, _program(case)))
+    return _listed(planned.generate_step(_rules(case).generate, case.batch, program_of(case)))
 
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
-    return _listed(planned.prefill_step(_rules(case), tokens, _program(case), case.prompts, case.chunk))
+    return _listed(planned.prefill_step(_rules(case), tokens, program_of(case), case.prompts, case.chunk))
 
 
 def _listed(found: Iterable[planned.Collective]) -> tuple[Collective, ...]:

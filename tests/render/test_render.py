@@ -225,6 +225,9 @@ def faulty(**changes: Any) -> Case:
             faulty(generate=G(batch=("x",), d_model=("x",)), prefill=P(), batch=7),
             "generate.batch 7 does not divide over x",
         ),
+        (faulty(generate=G(rows=("x",), batch=("x",), d_model=("x",))), "generate.rows must share no axis with batch"),
+        (faulty(generate=G(q_heads=("y",), kv_tokens=("x",))), "generate.q_heads must be kv_heads, axes that copy"),
+        (faulty(generate=G(rows=("x",)), batch=7, prefill=P()), "generate.batch 7 does not divide over x"),
         (faulty(model={**TINY, "family": "gemma3"}), "no package is rendered yet for model family gemma3"),
         (
             faulty(model={**TINY, "rope": {"theta": 1.0, "scaling": {"type": "yarn"}}}),
