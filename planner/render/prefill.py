@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cost_models.chips import chip
 from planner.plan.schema import GenerateRules, Plan, PrefillRules
 from planner.problem.rules import Ways, prompt_axes
 from planner.render.axes import Axes, shared, ways, without
 from planner.render.model import ModelSizes
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
+from planner.render.stored import ReadSizes, tables_read
 
+LANES = 128
+KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16, 32})
+"""Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts of bf16."""
 ATTENTION_WEIGHTS = {
     "w_q": {"d_model": 2, "q_heads": 0},
     "w_kv": {"d_model": 2, "kv_heads": 0},
@@ -48,20 +53,25 @@ class PrefillView:
     """The prefill step: its table, and what follows from it."""
 
     rules: PrefillRules
+    prompts: int
     step_ms: str
     binds: str
     tokens: int
-    prompts: int
     chunk: int | None
-    kv_dtype: str
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
+    copied: tuple[str, ...]
+    within_kv: Axes
+    inserted_kv_heads: Axes
+    pads_inserted_heads: bool
+    cuts_inserted_heads: bool
     attention_tokens: Axes
     attention_summed: Axes
     mlp_tokens: Axes
     mlp_summed: Axes
-    gathered_d_model: Axes
+    gathered_attention_d_model: Axes
+    gathered_mlp_d_model: Axes
     gathered_q_heads: Axes
     gathered_kv_heads: Axes
     gathered_d_ff: Axes
@@ -72,6 +82,8 @@ class PrefillView:
     embedding_summed: Axes
     drops_head_padding: bool
     picks_kv_heads: bool
+    kernel: str
+    """The kernel by which a TPU attends: splash over whole prompts, ragged over parts of prompts, or none."""
 
     @property
     def selects_prompts(self) -> bool:
@@ -94,6 +106,11 @@ class PrefillView:
     @property
     def attend(self) -> str:
         """The function of attention.py that attends."""
+        return f"{self.plainly}_on_platform" if self.kernel else self.plainly
+
+    @property
+    def plainly(self) -> str:
+        """The function of attention.py that attends without a kernel."""
         return "chunk_attention" if self.chunk else "causal_attention"
 
     @property
@@ -114,12 +131,21 @@ class PrefillView:
 
 def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: ModelSizes) -> PrefillView:
     """The view of the prefill step of `plan`."""
-    rules, stored, prompts = plan.prefill.rules, plan.generate.rules, plan.prefill.prompts
-    int8, kv_dtype = model.weights_dtype == "int8", model.kv_dtype
+    rules, prompts, tables, read = plan.prefill.rules, plan.prefill.prompts, tables_read(plan), shape.read
+    inserted = without(plan.generate.rules.kv_heads, rules.kv_heads)
+    stored = tables.attention
+    int8 = model.weights_dtype == "int8"
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
-    local_kv_heads = shape.kv_heads_stored // ways(stored.kv_heads, sizes)
+    local_kv_heads = len(read.kv_heads) // read.kv_shards
+    apart_d = tables.attention.d_model != tables.mlp.d_model
+    attention_d, mlp_d = ("ATTENTION_D_MODEL", "MLP_D_MODEL") if apart_d else ("D_MODEL", "D_MODEL")
+    picks = bool(kept) and local_kv_heads > 1
+    kv_heads = len(read.kv_heads) // ways(rules.kv_heads, sizes)
+    q_heads = read.q_heads_stored // ways(rules.q_heads, sizes)
+    kept_kv_heads = shape.kv_heads_stored // shape.kv_shards
+    seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
         step_ms=milliseconds(plan.prefill.step_s),
@@ -127,30 +153,55 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
         tokens=plan.prefill.tokens,
         prompts=prompts,
         chunk=plan.prefill.chunk,
-        kv_dtype="ACTIVATIONS" if kv_dtype == "int8" else "KV_CACHE",
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),
+        copied=tuple(sorted(plan.prefill.copies or ())),
+        within_kv=without(stored.q_heads, stored.kv_heads),
+        inserted_kv_heads=inserted,
+        pads_inserted_heads=kv_heads < kept_kv_heads * ways(inserted, sizes),
+        cuts_inserted_heads=kv_heads > kept_kv_heads * ways(inserted, sizes),
         attention_tokens=shared(rules.tokens, rules.q_heads),
         attention_summed=without(rules.q_heads, rules.tokens),
         mlp_tokens=shared(rules.tokens, rules.d_ff),
         mlp_summed=without(rules.d_ff, rules.tokens),
-        gathered_d_model=without(stored.d_model, rules.d_model),
+        gathered_attention_d_model=without(stored.d_model, rules.d_model),
+        gathered_mlp_d_model=without(tables.mlp.d_model, rules.d_model),
         gathered_q_heads=without(stored.q_heads, rules.q_heads),
         gathered_kv_heads=without(stored.kv_heads, rules.kv_heads),
-        gathered_d_ff=without(stored.d_ff, rules.d_ff),
-        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8),
-        mlp_gathers=_gathers(MLP_WEIGHTS, stored, rules, int8),
+        gathered_d_ff=without(tables.mlp.d_ff, rules.d_ff),
+        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8, attention_d),
+        mlp_gathers=_gathers(MLP_WEIGHTS, tables.mlp, rules, int8, mlp_d),
         hidden=hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
         embedding_steps=_embedding_steps(rules),
         embedding_summed=without(rules.vocab, rules.tokens),
-        drops_head_padding=not kept and shape.pads_heads_within_shards,
-        picks_kv_heads=bool(kept) and local_kv_heads > 1,
+        drops_head_padding=not kept and pads_within_shards(read, shape),
+        picks_kv_heads=picks,
+        kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
 
 
+def pads_within_shards(read: ReadSizes, shape: Shape) -> bool:
+    """Whether a KV shard of what prefill reads holds query heads beyond those of its KV heads."""
+    real = len(read.kv_heads) // read.kv_shards * (shape.q_heads // shape.kv_heads)
+    return read.q_heads_stored // read.kv_shards != real
+
+
+def kernel_of(plan: Plan, model: ModelSizes, picks: bool, kv_heads: int, cut: int) -> str:
+    """The kernel by which a chip attends over its `kv_heads`, when prompts are `cut` so many ways; "" for none."""
+    prompts, chunk = plan.prefill.prompts, plan.prefill.chunk
+    if chip(plan.chip).kind != "tpu" or model.activations_dtype != "bf16":
+        return ""
+    if prompts % cut == 0 and chunk is None:
+        return "splash"
+    even = prompts % cut == 0 or cut % prompts == 0
+    lanes = model.head_dim == LANES or (model.head_dim % LANES == 0 and kv_heads == 1)
+    read = chunk is None or (model.kv_dtype in ("bf16", "int8") and not picks)
+    return "ragged" if even and lanes and read and 2 * kv_heads in KERNEL_COMBINED_HEADS else ""
+
+
 def _gathers(
-    weights: Mapping[str, Mapping[str, int]], stored: GenerateRules, rules: PrefillRules, int8: bool
+    weights: Mapping[str, Mapping[str, int]], stored: GenerateRules, rules: PrefillRules, int8: bool, d_model: str
 ) -> tuple[WeightGather, ...]:
     """The gathers of those `weights` (with their scales when `int8`) that are stored on more axes than `rules` use."""
     gathers = []
@@ -159,7 +210,8 @@ def _gathers(
             continue
         cut = [axis for axis in dims if without(getattr(stored, axis), getattr(rules, axis))]
         if cut:
-            steps = tuple(GatherStep(f"GATHERED_{axis.upper()}", dims[axis]) for axis in cut)
+            groups = {axis: f"GATHERED_{d_model if axis == 'd_model' else axis.upper()}" for axis in cut}
+            steps = tuple(GatherStep(groups[axis], dims[axis]) for axis in cut)
             gathers.append(WeightGather(weight, steps))
     return tuple(gathers)
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import lcm
 
 from planner.plan.schema import Plan
 from planner.problem.chunks import steps_of
 from planner.problem.rules import padded_heads, padded_width
 from planner.render.axes import ways
 from planner.render.model import ModelSizes, RenderError
+from planner.render.stored import ReadSizes, read_sizes, tables_read
 
 TINY_LAYERS = 2
 TINY_CONTEXT = 256
@@ -35,6 +37,8 @@ class Shape:
     page_tokens: int
     buckets: tuple[int, ...]
     chunk: int | None
+    read: ReadSizes
+    """Stored sizes of what prefill reads."""
 
     @property
     def pads_heads_within_shards(self) -> bool:
@@ -53,6 +57,7 @@ def full_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
 def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
     """A small model under the same rules, mesh, batch and heads; it pads wherever the planned one pads."""
     rules = plan.generate.rules
+    tables = tables_read(plan)
     rows = ways((*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), axis_sizes)
     first = max(16, rows)
     buckets = tuple(first * 2**step for step in range(5) if first * 2**step <= max(TINY_CONTEXT, first))
@@ -60,7 +65,9 @@ def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> 
         **{
             **vars(model),
             "layers": TINY_LAYERS,
-            "d_model": padded_width(64, ways(rules.d_model, axis_sizes)),
+            "d_model": padded_width(
+                64, lcm(*(ways(each.d_model, axis_sizes) for each in (rules, tables.attention, tables.mlp)))
+            ),
             "d_ff": _small(128, ways(rules.d_ff, axis_sizes), model.d_ff),
             "vocab": _small(TINY_VOCAB, ways(rules.vocab, axis_sizes), model.vocab),
         }
@@ -86,7 +93,7 @@ def _shape(
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
-    _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
+    _check_divides("generate.batch", plan.generate.batch, rules.rows + rules.batch, sizes)
     for bucket in buckets:
         tokens = steps_of(bucket, chunk).tokens
         _check_divides(
@@ -95,6 +102,7 @@ def _shape(
             (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model),
             sizes,
         )
+    vocab_stored = padded_width(model.vocab, ways(rules.vocab, sizes))
     return Shape(
         layers=model.layers,
         d_model=model.d_model,
@@ -106,13 +114,14 @@ def _shape(
         q_heads_stored=heads.q_padded,
         kv_heads_stored=heads.kv_padded,
         d_ff_stored=padded_width(model.d_ff, ways(rules.d_ff, sizes)),
-        vocab_stored=padded_width(model.vocab, ways(rules.vocab, sizes)),
+        vocab_stored=vocab_stored,
         kv_shards=kv_shards,
         batch=plan.generate.batch,
         context=context,
         page_tokens=plan.generate.page_tokens,
         buckets=buckets,
         chunk=chunk,
+        read=read_sizes(plan, model, sizes, vocab_stored),
     )
 
 

@@ -5,7 +5,6 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 
 from dataclasses import dataclass
 
-from cost_models.chips import chip
 from planner.plan.records import Mesh
 from planner.plan.schema import Plan
 from planner.render.axes import Axes, ways
@@ -14,9 +13,8 @@ from planner.render.model import ModelSizes, read_model
 from planner.render.prefill import PrefillView, embedding_runs, prefill_view
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
+from planner.render.stored import MATRICES, ReadTables, tables_read
 
-KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16})
-"""Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
 DEVICE_KINDS = {
     "v4": ("TPU v4",),
     "v5e": ("TPU v5 lite", "TPU v5e"),
@@ -87,11 +85,10 @@ class PackageView:
     tiny: Shape
     generate: GenerateView
     prefill: PrefillView
+    read: ReadTables
     groups: tuple[Group, ...]
     devices: str
     device_kinds: tuple[str, ...]
-    uses_kernel: bool
-    pins_cache_layout: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
 
@@ -109,17 +106,42 @@ class PackageView:
         pre, gen = self.prefill, self.generate
         read = f"Predicted {pre.step_ms} ms for a prompt of {pre.tokens} tokens, bound by {pre.binds}."
         made = f"Predicted {gen.step_ms} ms a step of {self.full.batch} slots, bound by {gen.binds}."
+        tables = [("PREFILL", read, dict(pre.rules)), ("GENERATE", made, dict(gen.rules))]
+        for block in pre.copied:
+            told = dict(self.read.attention if block == "attention" else self.read.mlp)
+            name = "MLP" if block == "mlp" else block
+            what = f"How the second copy of the {name} weights is stored, which prefill reads."
+            tables.append((f"COPIED_{block.upper()}", what, told))
         return tuple(
-            Table(name, prediction, tuple(Entry(logical, axes) for logical, axes in rules if axes))
-            for name, prediction, rules in (("PREFILL", read, pre.rules), ("GENERATE", made, gen.rules))
+            Table(name, prediction, tuple(Entry(logical, axes) for logical, axes in rules.items() if axes))
+            for name, prediction, rules in tables
         )
 
     @property
     def rule_rows(self) -> tuple[RuleRow, ...]:
         """The two tables side by side."""
         prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
-        logical = ("tokens", "batch", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+        logical = ("tokens", "rows", "batch", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
+
+    @property
+    def pool(self) -> bool:
+        """Whether prefill has slices of its own."""
+        return False
+
+    @property
+    def reads_its_own(self) -> bool:
+        """Whether prefill reads weights that are stored for it alone."""
+        return self.pool or bool(self.prefill.copied)
+
+    @property
+    def copied_matrices(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """Each block of whose weights prefill reads a second copy, with its arrays."""
+        scales = ("", "_scale") if self.int8 else ("",)
+        return tuple(
+            (block, tuple(f"{name}{end}" for end in scales for name in MATRICES[block]))
+            for block in self.prefill.copied
+        )
 
     @property
     def chips(self) -> int:
@@ -137,6 +159,11 @@ class PackageView:
         return self.model.weights_dtype == "int8"
 
     @property
+    def casts_cache(self) -> bool:
+        """Whether keys and values are kept in another dtype than they are made in."""
+        return self.model.kv_dtype != self.model.activations_dtype
+
+    @property
     def casts_weights(self) -> bool:
         """Whether a weight changes its dtype before it is multiplied."""
         return self.model.weights_dtype != self.model.activations_dtype
@@ -148,12 +175,8 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     sizes = {axis.name: axis.size for axis in plan.mesh.axes}
     check_rules(plan, model, sizes)
     full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
-    generate = generate_view(plan, full)
+    generate = generate_view(plan, full, sizes)
     prefill = prefill_view(plan, full, sizes, model)
-    on_tpu = chip(plan.chip).kind == "tpu"
-    combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
-    bf16 = model.kv_dtype == model.activations_dtype == "bf16"
-    kernel = on_tpu and bf16 and model.head_dim == 128 and combined in KERNEL_COMBINED_HEADS
     return PackageView(
         name=plan.name,
         chip=plan.chip,
@@ -166,11 +189,10 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         tiny=tiny,
         generate=generate,
         prefill=prefill,
+        read=tables_read(plan),
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
-        uses_kernel=kernel,
-        pins_cache_layout=on_tpu and not kernel,
         gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
         masks_vocab=full.vocab_stored != full.vocab,
     )
@@ -182,12 +204,18 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         ("q, k and v", gen.qkv),
         ("q", gen.q),
         ("k and v", gen.kv),
+        ("outputs of cut tokens", gen.merged),
         ("gate and up in generate", gen.hidden),
+        ("the MLP's output", gen.mlp_out),
+        ("looked-up embeddings", gen.lookup),
         ("gate and up in prefill", pre.hidden),
     )
     parts = [
         Group("SCATTERED_SLOTS", gen.scattered_slots, "batch axes that come with the reduction over d_model"),
         Group("EXCHANGED_SLOTS", gen.exchanged_slots, "batch axes that trade query heads for slots"),
+        Group("CACHED_SLOTS", gen.cached_slots, "axes that cut the slots of the KV cache"),
+        Group("MLP_ROWS", gen.mlp_rows, "row axes gathered before the MLP, cut again after"),
+        Group("VOCAB_ROWS", gen.vocab_rows, "row axes gathered before the logits"),
     ]
     for what, part in reductions:
         parts += [
@@ -204,7 +232,21 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         Group("ATTENTION_SUMMED", pre.attention_summed, "head axes over which attention's output is summed"),
         Group("MLP_TOKENS", pre.mlp_tokens, "token axes gathered before the MLP, scattered after"),
         Group("MLP_SUMMED", pre.mlp_summed, "d_ff axes over which the MLP's output is summed"),
-        Group("GATHERED_D_MODEL", pre.gathered_d_model, "axes gathered from weights' d_model before prefill uses them"),
+        Group("HEADS_WITHIN_KV", pre.within_kv, "axes that cut the query heads of a KV shard"),
+        Group(
+            "GATHERED_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from weights' d_model before prefill uses them",
+        ),
+        Group(
+            "GATHERED_ATTENTION_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from d_model of attention's weights",
+        ),
+        Group("GATHERED_MLP_D_MODEL", pre.gathered_mlp_d_model, "axes gathered from d_model of the MLP's weights"),
+        Group(
+            "INSERTED_KV_HEADS", pre.inserted_kv_heads, "axes along which the cache keeps a part of prefill's KV heads"
+        ),
         Group("GATHERED_Q_HEADS", pre.gathered_q_heads, "axes gathered from w_q and w_o before prefill uses them"),
         Group("GATHERED_KV_HEADS", pre.gathered_kv_heads, "axes gathered from w_kv before prefill uses it"),
         Group("GATHERED_D_FF", pre.gathered_d_ff, "axes gathered from w_in and w_down before prefill uses them"),

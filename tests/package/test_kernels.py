@@ -28,7 +28,9 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def kernels() -> ModuleType:
-    text = environment(None).get_template("kernels.py.j2").render(view=SimpleNamespace(header="Rendered"))
+    kv_layout = SimpleNamespace(vmem_bytes=64 * 2**20)
+    view = SimpleNamespace(header="Rendered", generate=SimpleNamespace(kv_layout=kv_layout))
+    text = environment(None).get_template("kernels.py.j2").render(view=view)
     module = ModuleType("kernels")
     exec(compile(text, "kernels.py", "exec"), module.__dict__)
     return module
@@ -154,7 +156,7 @@ def test_on_tpu_prefill_attention_compiles(kernels: ModuleType, rows: int, kv_he
     def attend(q: Any, kv: Any, first: Any) -> Any:
         if rows == tokens:
             return kernels.splash_attention(q, kv)
-        return kernels.ragged_attention(q, kv, first, 128)
+        return kernels.ragged_attention(q, kv, jnp.zeros(1, jnp.int32), first, tokens=tokens)
 
     program = jax.shard_map(attend, mesh=whole.mesh, in_specs=P(), out_specs=P(), check_vma=False)
     shapes = ((rows, q_heads, head_dim), (tokens, 2 * kv_heads, head_dim))

@@ -9,6 +9,7 @@ from typing import Any
 from planner.plan.records import Hbm, Mesh, MeshAxis
 from planner.plan.schema import (
     Collective,
+    Copies,
     Generate,
     GenerateRules,
     Plan,
@@ -100,6 +101,7 @@ class Case:
     smallest_shard: int = 1
     prompts: int = 1
     chunk: int | None = None
+    copies: Copies | None = None
 
     def ways(self, axes: Sequence[str]) -> int:
         """Chips along `axes`."""
@@ -121,6 +123,7 @@ def make_plan(case: Case) -> Plan:
         tokens=case.buckets[-1],
         prompts=case.prompts,
         chunk=case.chunk,
+        copies=case.copies,
         buckets=case.buckets,
         collectives=prefill_collectives(case, case.buckets[-1]),
         **common,
@@ -170,7 +173,7 @@ def _mesh(case: Case) -> Mesh:
     return Mesh(axes=axes, chips=tuple(chips))
 
 
-def _program(case: Case) -> Program:
+def program_of(case: Case) -> Program:
     """What the planner lists collectives from."""
     model = case.model
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
@@ -180,19 +183,18 @@ def _program(case: Case) -> Program:
 
 
 def _rules(case: Case) -> Rules:
-    return Rules(
-        GenerateTable(**case.generate.model_dump(mode="python")), PrefillTable(**case.prefill.model_dump(mode="python"))
-    )
+    copies = {str(block): GenerateTable(**dict(stored)) for block, stored in (case.copies or {}).items()}
+    return Rules(GenerateTable(**dict(case.generate)), PrefillTable(**dict(case.prefill)), copies)
 
 
 def generate_collectives(case: Case) -> tuple[Collective, ...]:
     """What the planner says the generate step exchanges."""
-    return _listed(planned.generate_step(_rules(case).generate, case.batch, _program(case)))
+    return _listed(planned.generate_step(_rules(case).generate, case.batch, program_of(case)))
 
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
-    return _listed(planned.prefill_step(_rules(case), tokens, _program(case), case.prompts, case.chunk))
+    return _listed(planned.prefill_step(_rules(case), tokens, program_of(case), case.prompts, case.chunk))
 
 
 def _listed(found: Iterable[planned.Collective]) -> tuple[Collective, ...]:
