@@ -11,7 +11,6 @@ def refuse_unrendered(plan: Plan) -> None:
     found = {
         f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
         f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
-        "slices for each phase (disaggregated serving)": plan.pool,
         f"{drafts.drafted_tokens if drafts else 0} drafts verified by a step": drafts is not None,
     }
     missing = [name for name, present in found.items() if present]

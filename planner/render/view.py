@@ -6,9 +6,9 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 from dataclasses import dataclass
 
 from cost_models.chips import chip
-from planner.plan.records import Mesh
+from planner.plan.records import Mesh, Pool
 from planner.plan.schema import Plan
-from planner.render.axes import Axes, ways
+from planner.render.axes import Axes, axis_sizes, ways
 from planner.render.generate import GenerateView, generate_view
 from planner.render.model import ModelSizes, read_model
 from planner.render.prefill import PrefillView, embedding_runs, prefill_view
@@ -83,6 +83,7 @@ class PackageView:
     digest: str
     accuracy: str
     mesh: Mesh
+    pool: Pool | None
     model: ModelSizes
     full: Shape
     tiny: Shape
@@ -112,6 +113,10 @@ class PackageView:
         read = f"Predicted {pre.step_ms} ms for a prompt of {pre.tokens} tokens, bound by {pre.binds}."
         made = f"Predicted {gen.step_ms} ms a step of {self.full.batch} slots, bound by {gen.binds}."
         tables = [("PREFILL", read, dict(pre.rules)), ("GENERATE", made, dict(gen.rules))]
+        if self.pool:
+            stored = dict(self.read.attention) | {"layers": pre.layers}
+            tables.append(("STORED", "How weights are stored on the slice that reads prompts.", stored))
+            tables[0][2]["layers"] = pre.layers
         for block in pre.copied:
             told = dict(self.read.attention if block == "attention" else self.read.mlp)
             what = f"How the second copy of the {'MLP' if block == 'mlp' else block} weights is stored, which prefill reads."
@@ -129,14 +134,24 @@ class PackageView:
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
-    def pool(self) -> bool:
-        """Whether prefill has slices of its own."""
-        return False
-
-    @property
     def reads_its_own(self) -> bool:
         """Whether prefill reads weights that are stored for it alone."""
-        return self.pool or bool(self.prefill.copied)
+        return self.pool is not None or bool(self.prefill.copied)
+
+    @property
+    def cuts_vocab(self) -> bool:
+        """Whether the vocabulary is cut in some phase."""
+        return bool(self.generate.rules.vocab or self.prefill.rules.vocab)
+
+    @property
+    def vocab_is_cut_twice(self) -> bool:
+        """Whether several mesh axes cut the vocabulary in some phase."""
+        return max(len(self.generate.rules.vocab), len(self.prefill.rules.vocab)) > 1
+
+    @property
+    def vocab_axes(self) -> str:
+        """What the steps' functions call the axes that cut the vocabulary: each phase has its own on its slices."""
+        return "axes" if self.pool else "GENERATE.vocab"
 
     @property
     def copied_matrices(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -170,11 +185,13 @@ class PackageView:
 def package_view(plan: Plan, digest: str) -> PackageView:
     """The view of `plan`; raises RenderError for what rendered packages do not support."""
     model = read_model(plan)
-    sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    check_rules(plan, model, sizes)
-    full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
+    sizes = axis_sizes(plan, "generate")
+    check_rules(plan, model)
+    full, tiny = full_shape(plan, model), tiny_shape(plan, model)
     generate = generate_view(plan, full)
-    prefill = prefill_view(plan, full, sizes, model)
+    phases = (("generate", plan.generate.rules), ("prefill", plan.prefill.rules))
+    prefill = prefill_view(plan, full, model)
+    most_vocab = max(ways(rules.vocab, axis_sizes(plan, phase)) for phase, rules in phases)
     on_tpu = chip(plan.chip).kind == "tpu"
     combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
     bf16 = model.kv_dtype == model.activations_dtype == "bf16"
@@ -186,6 +203,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         digest=digest,
         accuracy=plan.accuracy,
         mesh=plan.mesh,
+        pool=plan.pool,
         model=model,
         full=full,
         tiny=tiny,
@@ -197,8 +215,8 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
         uses_kernel=kernel,
         pins_cache_layout=on_tpu and not kernel,
-        gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
-        masks_vocab=full.vocab_stored != full.vocab,
+        gathers_candidates_at_once=most_vocab <= ONE_GATHER_CHIPS,
+        masks_vocab=max(full.vocab_stored, full.read.vocab_stored) != full.vocab,
     )
 
 
@@ -236,7 +254,7 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         ),
         Group("GATHERED_ATTENTION_D_MODEL", pre.gathered_attention_d_model, "axes gathered from d_model of attention's weights"),
         Group("GATHERED_MLP_D_MODEL", pre.gathered_mlp_d_model, "axes gathered from d_model of the MLP's weights"),
-        Group("INSERTED_KV_HEADS", pre.inserted_kv_heads, "axes along which the cache keeps a part of prefill's KV heads"),
+        Group("INSERTED_KV_HEADS", pre.keeping.axes, "axes along which the cache keeps a part of prefill's KV heads"),
         Group("GATHERED_Q_HEADS", pre.gathered_q_heads, "axes gathered from w_q and w_o before prefill uses them"),
         Group("GATHERED_KV_HEADS", pre.gathered_kv_heads, "axes gathered from w_kv before prefill uses it"),
         Group("GATHERED_D_FF", pre.gathered_d_ff, "axes gathered from w_in and w_down before prefill uses them"),
