@@ -10,7 +10,7 @@ from planner.verify.compare import compare
 from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
-from tests.package.cases import CASES, COPIED, INT8, READS
+from tests.package.cases import CASES, COPIED, INT8, POOLS, READS
 from tests.package.harness import load, phase_logits
 from tests.render.plans import Case, generate_collectives, prefill_collectives
 
@@ -30,7 +30,7 @@ class Run:
     generate: str
 
 
-@pytest.fixture(scope="module", params=[*CASES, *INT8, *READS, *COPIED], ids=lambda case: case.name)
+@pytest.fixture(scope="module", params=[*CASES, *INT8, *READS, *COPIED, *POOLS], ids=lambda case: case.name)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     case = replace(request.param, context=48, buckets=(BUCKET,))
     package = load(case, tmp_path_factory.mktemp(case.name))

@@ -16,7 +16,7 @@ from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
 from planner.render.package import signature, templates_folder
-from tests.package.cases import CASES, COPIED, INT8, READS
+from tests.package.cases import CASES, COPIED, INT8, POOLS, READS
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -46,7 +46,7 @@ ON_TPU = [
     for case in READS
     if case.weights != "int8"
 ]
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS, *COPIED, *ON_TPU]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS, *COPIED, *POOLS, *ON_TPU]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
