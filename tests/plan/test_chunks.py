@@ -14,8 +14,6 @@ from planner.plan.make import make_plan, solve_spec
 from planner.plan.schema import Plan
 from planner.plan.show import prompts_text, service_text
 from planner.problem.costs import total_s
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
 from planner.simulate import simulate
 from planner.simulate.steps import steps_of
 from planner.solve.ledger import ledger_of
@@ -150,10 +148,3 @@ def test_the_ledger_tells_the_chunk_of_a_candidate() -> None:
     text = ledger_to_jsonl(ledger_of(solved.built.problem, solved.optimum), "chunks")
     assert '"chunk": 256' in text
     assert any('"kind": "candidate"' in line and "chunk" not in line for line in text.splitlines())
-
-
-def test_no_package_is_rendered_for_chunks_yet() -> None:
-    with pytest.raises(RenderError, match="prompts read in chunks of 256 tokens"):
-        refuse_unrendered(chunked("serving.chunked_prefill=256"))
-    rendered = example_plan(NAME, *CONSTANT[:2], "serving.strategies=rendered", AUTO)
-    refuse_unrendered(rendered)

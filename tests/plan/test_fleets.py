@@ -17,8 +17,6 @@ from planner.plan.make import make_plan, plan_of, solve_spec
 from planner.plan.near import Earlier
 from planner.plan.schema import Plan
 from planner.plan.show import show_plan
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
 from planner.report import report_html
 from planner.solve.fleet import FleetSolution
 from planner.spec import Spec, load_spec
@@ -104,11 +102,6 @@ def test_slices_for_each_phase_are_told_apart():
     assert f"{plan.fleet.prefill_slices} x {plan.pool.slice}" in text_of(plan)
     assert "A slice that reads prompts" in report_html(plan)
     assert "keys and values are handed over" in "".join(explain(plan, "fleet")[0].sentences)
-
-
-def test_no_package_is_rendered_for_slices_of_each_phase():
-    with pytest.raises(RenderError, match="disaggregated serving"):
-        refuse_unrendered(fleet("apart"))
 
 
 def test_memory_of_both_kinds_of_slices_fits():

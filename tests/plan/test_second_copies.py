@@ -20,8 +20,6 @@ from planner.plan.near import Earlier, places_of, with_changes
 from planner.plan.schema import Plan
 from planner.problem import hbm
 from planner.problem.costs import total_s
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
 from planner.report.page import report_html
 from planner.spec import Spec, SpecErrors, load_spec
 
@@ -102,11 +100,6 @@ def test_the_report_shows_them(both: Plan):
     assert 'class="copies"' in page
 
 
-def test_copies_are_refused_by_name_where_a_package_is_wanted(both: Plan):
-    with pytest.raises(RenderError, match="second copies of the attention and mlp weights"):
-        refuse_unrendered(both)
-
-
 def test_a_plan_near_one_with_copies_keeps_them(both: Plan):
     earlier = Earlier.of(both, "old.yaml", 0.99)
     kept = plan_of(solve_spec(spec(SMOLLM2), earlier), earlier)
@@ -157,7 +150,6 @@ def test_what_copies_are_worth_can_be_asked(once: Plan, both: Plan):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["serving.strategies=rendered", "pins.prefill.copies=mlp"], "what is rendered stores weights once"),
         (["pins.prefill.copies=experts"], "names experts, and the model has none"),
         (["pins.prefill.copies=vocab"], "must be blocks without repeats, of attention, mlp, experts, or none"),
     ],
