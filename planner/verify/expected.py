@@ -11,7 +11,7 @@ from planner.problem import planned
 from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
 from planner.verify.build import Step
-from planner.verify.traffic import ELSEWHERE, Pages
+from planner.verify.traffic import COLLECTIVES, ELSEWHERE, Pages
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def by_part(found: Mapping[str, int]) -> dict[str, int]:
 
 def part_of(address: str) -> str:
     """The part of a plan's prices that an address belongs to."""
-    if address == ELSEWHERE:
+    if address in (ELSEWHERE, COLLECTIVES):
         return address
     phase, _, rest = address.partition(".")
     return f"{phase}.{PART_OF.get(rest, rest)}"

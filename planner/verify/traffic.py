@@ -16,6 +16,7 @@ from planner.verify.origins import Origins
 from planner.verify.transfers import KINDS
 
 ELSEWHERE = "elsewhere"
+COLLECTIVES = "collectives"
 KERNEL = '"tpu_custom_call"'
 FREE = frozenset(
     (
@@ -58,13 +59,15 @@ class Moved:
     address: str
     bytes: int
     instruction: str
+    sent: bool = False
+    """Whether it is a collective."""
 
 
 def hbm_bytes(module: Module, pages: Pages) -> dict[str, int]:
-    """Bytes of a run by plan address, in the order of the text."""
+    """Bytes of a run by plan address, in the order of the text; those of collectives by themselves."""
     total: dict[str, int] = defaultdict(int)
     for each in moved(module, pages):
-        total[each.address] += each.bytes
+        total[COLLECTIVES if each.sent else each.address] += each.bytes
     return dict(total)
 
 
@@ -75,7 +78,8 @@ def moved(module: Module, pages: Pages) -> Iterator[Moved]:
         home = module.computations[name]
         for each in home.instructions.values():
             if size := reader.bytes_of(home, each):
-                yield Moved(address_in(module, home, each) or ELSEWHERE, size * count, each.name)
+                address = address_in(module, home, each) or ELSEWHERE
+                yield Moved(address, size * count, each.name, sends(module, each))
 
 
 def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
@@ -103,6 +107,13 @@ def _nearest(module: Module, home: Computation, start: Instruction, forwards: bo
                 seen.add(other.name)
                 pending.append(other)
     return None
+
+
+def sends(module: Module, each: Instruction) -> bool:
+    """Whether an instruction is a collective, or holds one."""
+    if each.opcode == "fusion":
+        return any(sends(module, fused) for fused in module.computations[each.called[0]].instructions.values())
+    return each.opcode.removesuffix("-start") in KINDS
 
 
 class _Reader:
