@@ -66,7 +66,7 @@ class Expected:
         """What one chip reads of the cache in one layer of a generate step, at the mean length."""
         rules, ways, load = self.plan.generate.rules, self.chosen.machine.ways, self.chosen.load
         slots = self.plan.generate.batch // ways(rules.rows) // ways(rules.batch)
-        return Pages(slots, ceil(ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens)))
+        return Pages(slots, ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens))
 
 
 def read_bytes(parts: Parts, chosen: Chosen) -> dict[str, int]:

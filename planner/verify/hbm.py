@@ -77,5 +77,5 @@ def least_bytes(module: Module, program: Program, expected: Expected) -> int:
         return weights + (program.memory.results if program.memory else 0)
     pages = expected.pages.read * expected.chosen.machine.sizes.layers
     return weights + sum(
-        shape.bytes // shape.dims[0] * pages for name, shape in held.items() if name.startswith("cache")
+        round(shape.bytes / shape.dims[0] * pages) for name, shape in held.items() if name.startswith("cache")
     )

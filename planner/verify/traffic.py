@@ -41,13 +41,16 @@ _ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+(?:\.[a-z0-9_]+)?
 
 @dataclass(frozen=True)
 class Pages:
-    """How much of the KV cache a kernel touches: `slots` of a chip, each with so many pages."""
+    """How much of the KV cache a kernel touches: `slots` of a chip, each with so many pages on it.
+
+    Where a slot's pages are cut over chips, these have them in turn, and on average a part of one.
+    """
 
     slots: int
-    pages_per_slot: int
+    pages_per_slot: float
 
     @property
-    def read(self) -> int:
+    def read(self) -> float:
         """Pages of all slots."""
         return self.slots * self.pages_per_slot
 
@@ -217,7 +220,7 @@ class _Reader:
         """Operands and results of a kernel, of the KV cache the pages that it touches."""
         kept = "output_to_operand_aliasing" in each.attributes
         total = 0
-        for operand in home.operands(each):
+        for operand in (home.instructions[name] for name in dict.fromkeys(each.operands)):
             origin, shape = self._origins.of(home, operand), _array(operand)
             if origin and origin.parameter.scope.startswith("cache") and shape.in_hbm:
                 total += self._tokens_written(shape) if kept else self._pages_read(shape)
