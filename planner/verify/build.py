@@ -171,11 +171,12 @@ def compiled(step: Step, lower: Callable[[], Any]) -> Program:
 
 
 def _named(names: Sequence[str], trees: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Every array of some trees, by name: `weights.layers.w_in`."""
+    """Every array of some trees, by name: `weights.layers.w_in`; without those that a program has no use for."""
     import jax
 
     for name, tree in zip(names, trees, strict=False):
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+        for path, leaf in ((path, leaf) for path, leaf in leaves if leaf.sharding is not None):
             yield f"{name}{jax.tree_util.keystr(path)}", leaf
 
 
