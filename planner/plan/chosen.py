@@ -69,7 +69,7 @@ class Chosen:
         parts = prefill_parts(self.rules, tokens, self.prompts, self.machine, self.chunk)
         if self.pipeline is None:
             return parts
-        permutes = self.pipeline.permute(self.rules.prefill, tokens, self.machine, self.prompts)
+        permutes = self.pipeline.permute(self.rules.prefill, tokens, self.machine.program, self.prompts)
         return self.pipeline.parts(parts, permutes, self.machine)
 
     def generate_collectives(self) -> list[Collective]:
@@ -81,7 +81,8 @@ class Chosen:
         reads, tokens = self.reads, self.reads.load.prompt
         found = planned.prefill_step(reads.rules, tokens, reads.machine.program, reads.prompts, reads.chunk)
         if reads.pipeline is not None:
-            found.append(reads.pipeline.permute(reads.rules.prefill, tokens, reads.machine, reads.prompts))
+            program, pipeline = reads.machine.program, reads.pipeline
+            found = pipeline.collectives(found, pipeline.permute(reads.rules.prefill, tokens, program, reads.prompts))
         return found
 
     def collective_s(self, planned_one: Collective) -> float:

@@ -3,12 +3,12 @@
 S stages read S prefills at once, each a stage behind the one before. Every stage takes as long as the slowest, which
 also looks up tokens or makes logits, and then sends its rows of the residual stream on:
 
-    a prefill   T = T_layers + S T_vocab + (S - 1) T_permute          a prefill ends every T / S
+    a prefill   T = T_layers + S (T_vocab + T_permute)          a prefill ends every T / S
 
 T_layers are all layers on the chips of one stage. A stage keeps its part of their weights, and all of the vocabulary's.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -17,7 +17,7 @@ from cost_models.meshes import Mesh
 from cost_models.roofline import Roofline
 from cost_models.torus import MeshAxis
 from planner.problem.machine import Machine
-from planner.problem.primitives import Collective, residual_bytes
+from planner.problem.primitives import Collective, Program, residual_bytes
 from planner.problem.rules import PrefillRules
 from planner.problem.sizes import Sizes
 
@@ -51,11 +51,21 @@ class Pipeline:
         """Seconds of the vocabulary in all stages; the fixed cost of a layer is that of its own stage alone."""
         return self.stages * seconds - (self.stages - 1) * machine.sizes.layers * machine.stack.layer_s
 
-    def permute(self, rules: PrefillRules, tokens: int, machine: Machine, prompts: int) -> Collective:
-        """Rows of the residual stream on their way to the next stage."""
-        rows = prompts * tokens // machine.ways(rules.tokens)
-        moved = ceil(residual_bytes(rows, rules, machine.program))
-        return Collective("prefill.pipeline.rows", "permute", (self.axis.name,), moved, self.stages - 1)
+    def permute(self, rules: PrefillRules, tokens: int, program: Program, prompts: int) -> Collective:
+        """Rows of the residual stream on their way to the next stage: at the end of every stage's turn, also of the
+        last, which waits for the others to send."""
+        rows = prompts * tokens // program.ways(rules.tokens)
+        moved = ceil(residual_bytes(rows, rules, program))
+        return Collective("prefill.pipeline.rows", "permute", (self.axis.name,), moved, self.stages)
+
+    def collectives(self, found: Iterable[Collective], permute: Collective) -> list[Collective]:
+        """Collectives of a prefill through all stages, from those of all layers and one vocabulary: each stage looks up
+        tokens and makes logits, though only the first and the last need them."""
+        each_stage = (
+            each._replace(repeats=each.repeats * self.stages) if each.address.startswith(ONCE_A_STAGE) else each
+            for each in found
+        )
+        return [*each_stage, permute]
 
     def permute_s(self, planned: Collective, machine: Machine) -> float:
         """Seconds of one of them."""

@@ -181,7 +181,7 @@ class PoolPricer:
         if self.pipeline is not None and name == "vocab":
             return self.pipeline.vocab_s(seconds, self.machine), held
         if self.pipeline is not None and name == "attention":
-            permute = self.pipeline.permute(rules, self.load.prompt, self.machine, prompts)
+            permute = self.pipeline.permute(rules, self.load.prompt, self.machine.program, prompts)
             seconds += permute.repeats * self.pipeline.permute_s(permute, self.machine)
         return seconds, held
 

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from math import prod
 
+from planner.plan.schema import Plan
+
 Axes = tuple[str, ...]
+
+
+def axis_sizes(plan: Plan, phase: str) -> dict[str, int]:
+    """Chips along each mesh axis of the slice that a phase runs on."""
+    return {axis.name: axis.size for axis in plan.at(phase).mesh.axes}
 
 
 def ways(axes: Sequence[str], sizes: Mapping[str, int]) -> int:

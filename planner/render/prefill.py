@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cost_models.chips import chip
 from planner.plan.schema import GenerateRules, Plan, PrefillRules
 from planner.problem.rules import Ways, prompt_axes
-from planner.render.axes import Axes, shared, ways, without
+from planner.render.axes import Axes, axis_sizes, shared, ways, without
 from planner.render.model import ModelSizes
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds
 from planner.render.shapes import Shape
@@ -49,6 +49,31 @@ class WeightGather:
 
 
 @dataclass(frozen=True)
+class Keeping:
+    """How a chip of the cache takes its KV heads from those that prefill hands over to it.
+
+    It keeps the part that is its own along `axes`, after zero heads were added or left out; in slices of their own
+    prefill's heads go to the cache's chips `cut` as they are kept, or all of them.
+    """
+
+    axes: Axes
+    pads: bool
+    cuts: bool
+    cut: bool
+
+
+def keeping_of(plan: Plan, shape: Shape) -> Keeping:
+    """How the cache of a plan takes KV heads."""
+    kept, rules, made = plan.generate.rules.kv_heads, plan.prefill.rules, len(shape.read.kv_heads)
+    cut = plan.pool is not None and made == shape.kv_heads_stored
+    axes = () if cut else kept if plan.pool else without(kept, rules.kv_heads)
+    held = shape.kv_heads_stored // shape.kv_shards
+    handed = made if plan.pool else made // ways(rules.kv_heads, axis_sizes(plan, "prefill"))
+    wanted = made if cut else held * ways(axes, axis_sizes(plan, "generate"))
+    return Keeping(axes, pads=handed < wanted, cuts=handed > wanted, cut=cut)
+
+
+@dataclass(frozen=True)
 class PrefillView:
     """The prefill step: its table, and what follows from it."""
 
@@ -63,9 +88,9 @@ class PrefillView:
     own_prompts: int
     copied: tuple[str, ...]
     within_kv: Axes
-    inserted_kv_heads: Axes
-    pads_inserted_heads: bool
-    cuts_inserted_heads: bool
+    keeping: Keeping
+    layers: Axes
+    stages: int
     attention_tokens: Axes
     attention_summed: Axes
     mlp_tokens: Axes
@@ -129,11 +154,11 @@ class PrefillView:
         return "one prompt" if self.prompts == 1 else f"{self.prompts} prompts together"
 
 
-def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: ModelSizes) -> PrefillView:
+def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
     """The view of the prefill step of `plan`."""
     rules, prompts, tables, read = plan.prefill.rules, plan.prefill.prompts, tables_read(plan), shape.read
-    inserted = without(plan.generate.rules.kv_heads, rules.kv_heads)
-    stored = tables.attention
+    sizes, stored = axis_sizes(plan, "prefill"), tables.attention
+    keeping = keeping_of(plan, shape)
     int8 = model.weights_dtype == "int8"
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
@@ -144,7 +169,6 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
     picks = bool(kept) and local_kv_heads > 1
     kv_heads = len(read.kv_heads) // ways(rules.kv_heads, sizes)
     q_heads = read.q_heads_stored // ways(rules.q_heads, sizes)
-    kept_kv_heads = shape.kv_heads_stored // shape.kv_shards
     seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
@@ -158,9 +182,9 @@ def prefill_view(plan: Plan, shape: Shape, sizes: Mapping[str, int], model: Mode
         own_prompts=prompts // ways(apart, sizes),
         copied=tuple(sorted(plan.prefill.copies or ())),
         within_kv=without(stored.q_heads, stored.kv_heads),
-        inserted_kv_heads=inserted,
-        pads_inserted_heads=kv_heads < kept_kv_heads * ways(inserted, sizes),
-        cuts_inserted_heads=kv_heads > kept_kv_heads * ways(inserted, sizes),
+        keeping=keeping,
+        layers=(plan.prefill.stages.axis,) if plan.prefill.stages else (),
+        stages=plan.prefill.stages.count if plan.prefill.stages else 1,
         attention_tokens=shared(rules.tokens, rules.q_heads),
         attention_summed=without(rules.q_heads, rules.tokens),
         mlp_tokens=shared(rules.tokens, rules.d_ff),

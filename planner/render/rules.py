@@ -1,17 +1,16 @@
 """The scheme of the rendered steps, as conditions on the two rule tables; a plan from the solver meets them all."""
 
-from collections.abc import Mapping
-
 from planner.plan.schema import GenerateRules, Plan
-from planner.render.axes import shared, ways, without
+from planner.render.axes import axis_sizes, shared, ways, without
 from planner.render.model import ModelSizes, RenderError
 from planner.render.stored import tables_read
 
 
-def check_rules(plan: Plan, model: ModelSizes, sizes: Mapping[str, int]) -> None:
-    """Raise RenderError, naming the field, when the tables of `plan` do not fit the scheme; `sizes` are mesh axes'."""
+def check_rules(plan: Plan, model: ModelSizes) -> None:
+    """Raise RenderError, naming the field, when the tables of `plan` do not fit the scheme."""
     generate, prefill = plan.generate.rules, plan.prefill.rules
     for phase, rules in (("generate", generate), ("prefill", prefill)):
+        sizes = axis_sizes(plan, phase)
         for logical, axes in rules:
             if unknown := without(axes, tuple(sizes)):
                 raise RenderError(f"{phase}.{logical} names {unknown[0]}, which is no axis of the mesh {sorted(sizes)}")
@@ -19,6 +18,7 @@ def check_rules(plan: Plan, model: ModelSizes, sizes: Mapping[str, int]) -> None
     for demand, met in demands.items():
         if not met:
             raise RenderError(f"plan {plan.name}: {demand}")
+    sizes = axis_sizes(plan, "generate")
     copied = without(generate.q_heads, generate.kv_heads + generate.batch + generate.kv_tokens)
     if copied and model.kv_heads > ways(generate.kv_heads, sizes):
         raise RenderError(f"plan {plan.name}: KV heads are copied over {copied[0]} though a chip holds several of them")

@@ -7,7 +7,7 @@ from math import lcm
 from planner.plan.schema import Plan
 from planner.problem.chunks import steps_of
 from planner.problem.rules import padded_heads, padded_width
-from planner.render.axes import ways
+from planner.render.axes import axis_sizes, ways
 from planner.render.model import ModelSizes, RenderError
 from planner.render.stored import ReadSizes, read_sizes, tables_read
 
@@ -47,33 +47,32 @@ class Shape:
         return self.q_heads_stored // self.kv_shards != real
 
 
-def full_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
+def full_shape(plan: Plan, model: ModelSizes) -> Shape:
     """The shape of the planned model."""
     chunk = plan.prefill.chunk
     buckets = tuple(dict.fromkeys(steps_of(bucket, chunk).read for bucket in plan.prefill.buckets))
-    return _shape(plan, axis_sizes, model, plan.generate.context, buckets, chunk)
+    return _shape(plan, model, plan.generate.context, buckets, chunk)
 
 
-def tiny_shape(plan: Plan, model: ModelSizes, axis_sizes: Mapping[str, int]) -> Shape:
+def tiny_shape(plan: Plan, model: ModelSizes) -> Shape:
     """A small model under the same rules, mesh, batch and heads; it pads wherever the planned one pads."""
-    rules = plan.generate.rules
-    tables = tables_read(plan)
-    rows = ways((*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), axis_sizes)
+    rules, sizes, reading = plan.generate.rules, axis_sizes(plan, "generate"), axis_sizes(plan, "prefill")
+    tables, stages = tables_read(plan), plan.prefill.stages
+    rows = ways((*plan.prefill.rules.tokens, *plan.prefill.rules.d_model), reading)
+    cut = (ways(each.d_model, reading) for each in (tables.attention, tables.mlp))
     first = max(16, rows)
     buckets = tuple(first * 2**step for step in range(5) if first * 2**step <= max(TINY_CONTEXT, first))
     small = ModelSizes(
         **{
             **vars(model),
-            "layers": TINY_LAYERS,
-            "d_model": padded_width(
-                64, lcm(*(ways(each.d_model, axis_sizes) for each in (rules, tables.attention, tables.mlp)))
-            ),
-            "d_ff": _small(128, ways(rules.d_ff, axis_sizes), model.d_ff),
-            "vocab": _small(TINY_VOCAB, ways(rules.vocab, axis_sizes), model.vocab),
+            "layers": padded_width(TINY_LAYERS, stages.count if stages else 1),
+            "d_model": padded_width(64, lcm(ways(rules.d_model, sizes), *cut)),
+            "d_ff": _small(128, ways(rules.d_ff, sizes), model.d_ff),
+            "vocab": _small(TINY_VOCAB, ways(rules.vocab, sizes), model.vocab),
         }
     )
     chunk = None if plan.prefill.chunk is None else 2 * first
-    return _shape(plan, axis_sizes, small, max(TINY_CONTEXT, first), buckets, chunk)
+    return _shape(plan, small, max(TINY_CONTEXT, first), buckets, chunk)
 
 
 def _small(size: int, parts: int, planned: int) -> int:
@@ -81,15 +80,8 @@ def _small(size: int, parts: int, planned: int) -> int:
     return padded_width(size, parts) - (1 if planned % parts else 0)
 
 
-def _shape(
-    plan: Plan,
-    sizes: Mapping[str, int],
-    model: ModelSizes,
-    context: int,
-    buckets: tuple[int, ...],
-    chunk: int | None,
-) -> Shape:
-    rules = plan.generate.rules
+def _shape(plan: Plan, model: ModelSizes, context: int, buckets: tuple[int, ...], chunk: int | None) -> Shape:
+    rules, sizes, reading = plan.generate.rules, axis_sizes(plan, "generate"), axis_sizes(plan, "prefill")
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
@@ -100,7 +92,7 @@ def _shape(
             "prefill bucket" if tokens == bucket else "prefill.chunk",
             tokens,
             (*plan.prefill.rules.tokens, *plan.prefill.rules.d_model),
-            sizes,
+            reading,
         )
     vocab_stored = padded_width(model.vocab, ways(rules.vocab, sizes))
     return Shape(
@@ -121,7 +113,7 @@ def _shape(
         page_tokens=plan.generate.page_tokens,
         buckets=buckets,
         chunk=chunk,
-        read=read_sizes(plan, model, sizes, vocab_stored),
+        read=read_sizes(plan, model, vocab_stored),
     )
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 from planner.plan.schema import CopiedBlock, GenerateRules, Plan
 from planner.problem.rules import padded_heads, padded_width
-from planner.render.axes import Axes, shared, ways, without
+from planner.render.axes import Axes, axis_sizes, shared, ways, without
 from planner.render.model import ModelSizes, RenderError
 
 MATRICES: Mapping[str, tuple[str, ...]] = {"attention": ("w_q", "w_kv", "w_o"), "mlp": ("w_in", "w_down")}
@@ -52,9 +52,9 @@ class ReadSizes:
     vocab_stored: int
 
 
-def read_sizes(plan: Plan, model: ModelSizes, sizes: Mapping[str, int], vocab_stored: int) -> ReadSizes:
-    """Those of a plan; `sizes` are the mesh axes' of the slice that prefill runs on."""
-    tables, rules = tables_read(plan), plan.prefill.rules
+def read_sizes(plan: Plan, model: ModelSizes, vocab_stored: int) -> ReadSizes:
+    """Those of a plan; `vocab_stored` are the rows that generate stores of the vocabulary."""
+    tables, rules, sizes = tables_read(plan), plan.prefill.rules, axis_sizes(plan, "prefill")
     shards = ways(tables.attention.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, shards, ways(tables.attention.q_heads, sizes) // shards)
     order = tuple(range(heads.kv_padded))

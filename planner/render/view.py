@@ -5,9 +5,9 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 
 from dataclasses import dataclass
 
-from planner.plan.records import Mesh
+from planner.plan.records import Mesh, Pool
 from planner.plan.schema import Plan
-from planner.render.axes import Axes, ways
+from planner.render.axes import Axes, axis_sizes, ways
 from planner.render.generate import GenerateView, generate_view
 from planner.render.model import ModelSizes, read_model
 from planner.render.prefill import PrefillView, embedding_runs, prefill_view
@@ -80,6 +80,7 @@ class PackageView:
     digest: str
     accuracy: str
     mesh: Mesh
+    pool: Pool | None
     model: ModelSizes
     full: Shape
     tiny: Shape
@@ -107,6 +108,10 @@ class PackageView:
         read = f"Predicted {pre.step_ms} ms for a prompt of {pre.tokens} tokens, bound by {pre.binds}."
         made = f"Predicted {gen.step_ms} ms a step of {self.full.batch} slots, bound by {gen.binds}."
         tables = [("PREFILL", read, dict(pre.rules)), ("GENERATE", made, dict(gen.rules))]
+        if self.pool:
+            stored = dict(self.read.attention) | {"layers": pre.layers}
+            tables.append(("STORED", "How weights are stored on the slice that reads prompts.", stored))
+            tables[0][2]["layers"] = pre.layers
         for block in pre.copied:
             told = dict(self.read.attention if block == "attention" else self.read.mlp)
             name = "MLP" if block == "mlp" else block
@@ -125,14 +130,24 @@ class PackageView:
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
-    def pool(self) -> bool:
-        """Whether prefill has slices of its own."""
-        return False
-
-    @property
     def reads_its_own(self) -> bool:
         """Whether prefill reads weights that are stored for it alone."""
-        return self.pool or bool(self.prefill.copied)
+        return self.pool is not None or bool(self.prefill.copied)
+
+    @property
+    def cuts_vocab(self) -> bool:
+        """Whether the vocabulary is cut in some phase."""
+        return bool(self.generate.rules.vocab or self.prefill.rules.vocab)
+
+    @property
+    def vocab_is_cut_twice(self) -> bool:
+        """Whether several mesh axes cut the vocabulary in some phase."""
+        return max(len(self.generate.rules.vocab), len(self.prefill.rules.vocab)) > 1
+
+    @property
+    def vocab_axes(self) -> str:
+        """What the steps' functions call the axes that cut the vocabulary: each phase has its own on its slices."""
+        return "axes" if self.pool else "GENERATE.vocab"
 
     @property
     def copied_matrices(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -172,11 +187,12 @@ class PackageView:
 def package_view(plan: Plan, digest: str) -> PackageView:
     """The view of `plan`; raises RenderError for what rendered packages do not support."""
     model = read_model(plan)
-    sizes = {axis.name: axis.size for axis in plan.mesh.axes}
-    check_rules(plan, model, sizes)
-    full, tiny = full_shape(plan, model, sizes), tiny_shape(plan, model, sizes)
-    generate = generate_view(plan, full, sizes)
-    prefill = prefill_view(plan, full, sizes, model)
+    check_rules(plan, model)
+    full, tiny = full_shape(plan, model), tiny_shape(plan, model)
+    generate = generate_view(plan, full, axis_sizes(plan, "generate"))
+    phases = (("generate", plan.generate.rules), ("prefill", plan.prefill.rules))
+    prefill = prefill_view(plan, full, model)
+    most_vocab = max(ways(rules.vocab, axis_sizes(plan, phase)) for phase, rules in phases)
     return PackageView(
         name=plan.name,
         chip=plan.chip,
@@ -184,6 +200,7 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         digest=digest,
         accuracy=plan.accuracy,
         mesh=plan.mesh,
+        pool=plan.pool,
         model=model,
         full=full,
         tiny=tiny,
@@ -193,8 +210,8 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
-        gathers_candidates_at_once=ways(plan.generate.rules.vocab, sizes) <= ONE_GATHER_CHIPS,
-        masks_vocab=full.vocab_stored != full.vocab,
+        gathers_candidates_at_once=most_vocab <= ONE_GATHER_CHIPS,
+        masks_vocab=max(full.vocab_stored, full.read.vocab_stored) != full.vocab,
     )
 
 
@@ -244,9 +261,7 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
             "axes gathered from d_model of attention's weights",
         ),
         Group("GATHERED_MLP_D_MODEL", pre.gathered_mlp_d_model, "axes gathered from d_model of the MLP's weights"),
-        Group(
-            "INSERTED_KV_HEADS", pre.inserted_kv_heads, "axes along which the cache keeps a part of prefill's KV heads"
-        ),
+        Group("INSERTED_KV_HEADS", pre.keeping.axes, "axes along which the cache keeps a part of prefill's KV heads"),
         Group("GATHERED_Q_HEADS", pre.gathered_q_heads, "axes gathered from w_q and w_o before prefill uses them"),
         Group("GATHERED_KV_HEADS", pre.gathered_kv_heads, "axes gathered from w_kv before prefill uses it"),
         Group("GATHERED_D_FF", pre.gathered_d_ff, "axes gathered from w_in and w_down before prefill uses them"),

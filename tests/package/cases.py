@@ -386,3 +386,47 @@ COPIED = [
     ),
 ]
 """Cases that read second copies: of every block, cut over fewer axes or over others, of heads that pad differently."""
+
+
+_MADE = G(batch=("x",), d_model=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y"))
+POOLS = [
+    Case(
+        "apart",
+        XY,
+        _MADE,
+        P(tokens=("y",), q_heads=("x",), kv_heads=("x",), d_ff=("x",), vocab=("x",)),
+        pool={"x": 2, "y": 2},
+        stored=G(q_heads=("x",), kv_heads=("x",), d_ff=("x", "y"), vocab=("x",)),
+    ),
+    Case(
+        "apart_padded",
+        XY,
+        _MADE,
+        P(tokens=("x",), d_model=("y",), vocab=()),
+        model=ODD,
+        pool={"x": 2, "y": 2},
+        stored=G(d_model=("y",), q_heads=("x",), kv_heads=("x",), d_ff=("x",)),
+        prompts=2,
+    ),
+    Case(
+        "apart_in_stages",
+        XY,
+        _MADE,
+        P(tokens=("y0",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y0",)),
+        pool=SPLIT,
+        stored=G(q_heads=("y0", "y1"), kv_heads=("y0", "y1"), d_ff=("y1",), vocab=("y0",)),
+        stages="x",
+    ),
+    Case(
+        "apart_in_four_stages",
+        XY,
+        _MADE,
+        P(d_model=("x",), vocab=("x",)),
+        model={**EIGHT, "layers": 4},
+        pool=XY,
+        stored=G(d_model=("x",), vocab=("x",)),
+        stages="y",
+        prompts=2,
+    ),
+]
+"""Cases whose prefill has a slice of its own, some with pipeline stages."""

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Package:
-    """An imported package and its mesh."""
+    """An imported package and its mesh, or its meshes of both phases."""
 
     name: str
-    mesh: jax.sharding.Mesh
+    mesh: Any
 
     def module(self, name: str) -> Any:
         """One of its modules."""
@@ -46,6 +46,8 @@ def load_plan(plan: Plan, title: str, folder: Path) -> Package:
         sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
     package: ModuleType = importlib.import_module(name)
+    if plan.pool is not None:
+        return Package(name, package.make_meshes(jax.devices()))
     return Package(name, package.make_mesh(jax.devices()[: len(plan.mesh.chips)]))
 
 
@@ -116,7 +118,7 @@ def replay(
             for index in running:
                 tokens[requests[index].slot] = requests[index].token(step)
             slots = replace(engine._slots, tokens=engine._put(tokens)[0])
-            engine._cache, made = engine._program("generate")(weights, engine._cache, slots)
+            engine._cache, made = engine._program("generate")(engine._weights, engine._cache, slots)
             engine._slots = replace(made, tokens=slots.tokens)
             offers = as_logits(made.tokens, config.vocab)
             for index in running:
@@ -148,23 +150,24 @@ def _prefilled(engine: Any, prompts: Sequence[Sequence[int]]) -> list[tuple[np.n
     def recording(step: str, bucket: int = 0) -> Any:
         run = program(step, bucket)
 
-        def record(*values: Any) -> tuple[np.ndarray, Any]:
-            offers, kv = run(*values)
+        def record(*values: Any) -> tuple[Any, ...]:
+            offers, *rest = run(*values)
             made.append(np.asarray(offers))
-            return np.zeros(engine.config.prompts, np.int32), kv
+            return (np.zeros(engine.config.prompts, np.int32), *rest)
 
         return record if step == "prefill" else run
 
     engine._program = recording
     try:
-        if engine.config.prompts == 1:
+        if not hasattr(engine, "prefill_together"):
             read = [engine.prefill(prompt) for prompt in prompts]
         else:
             read = engine.prefill_together(prompts, [engine_module(engine).GREEDY] * len(prompts))
     finally:
         engine._program = program
     chunk = getattr(engine.config, "chunk", engine.config.context)
-    offers = [made[(len(prompt) - 1) // chunk][nth] for nth, prompt in enumerate(prompts)]
+    last = [(len(prompt) - 1) // chunk + getattr(engine, "stages", 1) - 1 for prompt in prompts]
+    offers = [made[step][nth - engine.config.prompts] for nth, step in enumerate(last)]
     return list(zip(offers, read, strict=True))
 
 

@@ -10,7 +10,7 @@ from planner.verify.compare import compare
 from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
-from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, READS
+from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
 from tests.package.harness import REQUESTS, load, replay
 from tests.render.plans import Case, generate_collectives, prefill_collectives
 
@@ -28,7 +28,7 @@ class Run:
     generate: str
 
 
-EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED)
+EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS)
 
 
 @pytest.fixture(scope="module", params=EVERY, ids=lambda case: case.name)

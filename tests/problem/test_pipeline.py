@@ -60,7 +60,7 @@ def test_all_stages_take_what_the_layers_take_and_a_vocabulary_each(plan: Plan):
     layers = sum(alone[part] for part in alone if part.split(".")[1] in ("attention", "mlp"))
     vocab = sum(alone.values()) - layers
     permutes = next(each for each in plan.prefill.collectives if each.kind == "permute")
-    assert permutes.count == stages - 1
+    assert permutes.count == stages
     fixed = (stages - 1) * machine.sizes.layers * machine.stack.layer_s
     assert plan.prefill.step_s == pytest.approx(layers + stages * vocab - fixed + permutes.seconds, rel=1e-5)
 
@@ -111,3 +111,14 @@ def test_a_pipeline_needs_fewer_chips_where_tensor_parallelism_talks_much(plan: 
     plain = search_fleet(replace(apart, prefill=tuple(pool for pool in apart.prefill if pool.stages == 1)))
     assert plain is not None
     assert plan.fleet.chips < plain.choice.chips
+
+
+def test_every_stage_makes_the_collectives_of_a_vocabulary(plan: Plan):
+    reads = chosen_of(plan).reads
+    assert reads.pipeline is not None
+    found = {(each.address, each.kind, each.axes, each.bytes): each.repeats for each in reads.prefill_collectives()}
+    alone = replace(reads, pipeline=None).prefill_collectives()
+    assert any(".embedding." in each.address for each in alone)
+    for each in alone:
+        times = 1 if each.address.split(".")[1] in ("attention", "mlp") else reads.pipeline.stages
+        assert found[each.address, each.kind, each.axes, each.bytes] == times * each.repeats

@@ -6,7 +6,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from planner.plan.records import Hbm, Mesh, MeshAxis
+from cost_models.torus import MeshAxis as TorusAxis
+from planner.plan.records import Hbm, Mesh, MeshAxis, Pool
 from planner.plan.schema import (
     Collective,
     Copies,
@@ -17,9 +18,11 @@ from planner.plan.schema import (
     PrefillRules,
     Proof,
     Service,
+    Stages,
     Strategy,
 )
 from planner.problem import planned
+from planner.problem.pipeline import Pipeline
 from planner.problem.primitives import Program
 from planner.problem.rules import GenerateRules as GenerateTable
 from planner.problem.rules import PrefillRules as PrefillTable
@@ -77,6 +80,7 @@ TINY: dict[str, Any] = {
     "norm_eps": 1e-5,
     "rope": {"theta": 10000.0, "scaling": None},
 }
+NO_HBM = Hbm(**dict.fromkeys(Hbm.model_fields, 0))
 BYTES = {"float32": 4, "bf16": 2, "int8": 1}
 
 
@@ -102,6 +106,9 @@ class Case:
     prompts: int = 1
     chunk: int | None = None
     copies: Copies | None = None
+    pool: Mapping[str, int] | None = None
+    stored: GenerateRules | None = None
+    stages: str | None = None
 
     def ways(self, axes: Sequence[str]) -> int:
         """Chips along `axes`."""
@@ -124,6 +131,8 @@ def make_plan(case: Case) -> Plan:
         prompts=case.prompts,
         chunk=case.chunk,
         copies=case.copies,
+        stored=case.stored,
+        stages=None if case.stages is None else Stages(axis=case.stages, count=reading_mesh(case)[case.stages]),
         buckets=case.buckets,
         collectives=prefill_collectives(case, case.buckets[-1]),
         **common,
@@ -142,30 +151,34 @@ def make_plan(case: Case) -> Plan:
         spec={"version": 1, "name": case.name, "model": model},
         chip=case.chip,
         slice=case.slice,
-        mesh=_mesh(case),
+        mesh=_mesh(case.mesh),
         prefill=prefill,
         generate=generate,
         padding=(),
-        hbm=Hbm(**dict.fromkeys(Hbm.model_fields, 0)),
+        hbm=NO_HBM,
+        pool=None if case.pool is None else Pool(slice=case.slice, mesh=_mesh(case.pool), padding=(), hbm=NO_HBM),
         service=Service(ttft_s=0.1, tpot_s=0.01, tokens_per_s=100, chip_seconds_per_million_tokens=80000),
         proof=Proof(status="OPTIMAL", objective="cost", value=1, bound=1, candidates=1, solved=1),
         accuracy="made up",
     )
 
 
-def _mesh(case: Case) -> Mesh:
+def reading_mesh(case: Case) -> Mapping[str, int]:
+    """The mesh axes of the slice that reads prompts."""
+    return case.mesh if case.pool is None else case.pool
+
+
+def _mesh(sizes: Mapping[str, int]) -> Mesh:
     """Mesh axes named x, y or, as pieces of one, y0 (major) and y1 (minor); chips in C order over them."""
-    names = list(case.mesh)
+    names = list(sizes)
     torus = [name[0] for name in names]
-    strides = [
-        prod(case.mesh[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)
-    ]
+    strides = [prod(sizes[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)]
     axes = tuple(
-        MeshAxis(name=name, size=case.mesh[name], torus_axis=name[0], stride=stride)
+        MeshAxis(name=name, size=sizes[name], torus_axis=name[0], stride=stride)
         for name, stride in zip(names, strides, strict=True)
     )
     chips = []
-    for place in product(*(range(size) for size in case.mesh.values())):
+    for place in product(*(range(size) for size in sizes.values())):
         at = dict.fromkeys(sorted(set(torus)), 0)
         for index, axis, stride in zip(place, torus, strides, strict=True):
             at[axis] += index * stride
@@ -173,18 +186,18 @@ def _mesh(case: Case) -> Mesh:
     return Mesh(axes=axes, chips=tuple(chips))
 
 
-def program_of(case: Case) -> Program:
-    """What the planner lists collectives from."""
+def program_of(case: Case, mesh: Mapping[str, int] | None = None) -> Program:
+    """What the planner lists collectives from; on the mesh of generate unless another is given."""
     model = case.model
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
     dtypes = BYTES[case.weights], 4 if case.weights == "int8" else 0, BYTES[case.activations], BYTES[case.kv_cache]
     sizes = Sizes(*(model[name] for name in names), model["tied_embeddings"], *dtypes, case.activations)
-    return Program(sizes, Ways(dict(case.mesh)), case.smallest_shard)
+    return Program(sizes, Ways(dict(case.mesh if mesh is None else mesh)), case.smallest_shard)
 
 
-def _rules(case: Case) -> Rules:
+def _rules(case: Case, stored: GenerateRules | None = None) -> Rules:
     copies = {str(block): GenerateTable(**dict(stored)) for block, stored in (case.copies or {}).items()}
-    return Rules(GenerateTable(**dict(case.generate)), PrefillTable(**dict(case.prefill)), copies)
+    return Rules(GenerateTable(**dict(stored or case.generate)), PrefillTable(**dict(case.prefill)), copies)
 
 
 def generate_collectives(case: Case) -> tuple[Collective, ...]:
@@ -194,7 +207,14 @@ def generate_collectives(case: Case) -> tuple[Collective, ...]:
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
-    return _listed(planned.prefill_step(_rules(case), tokens, program_of(case), case.prompts, case.chunk))
+    mesh = reading_mesh(case)
+    pipeline = None if case.stages is None else Pipeline(TorusAxis(case.stages, mesh[case.stages], case.stages[0]))
+    program = program_of(case, {**mesh, **({} if pipeline is None else {pipeline.axis.name: 1})})
+    rules = _rules(case, case.stored)
+    found = planned.prefill_step(rules, tokens, program, case.prompts, case.chunk)
+    if pipeline is not None:
+        found = pipeline.collectives(found, pipeline.permute(rules.prefill, tokens, program, case.prompts))
+    return _listed(found)
 
 
 def _listed(found: Iterable[planned.Collective]) -> tuple[Collective, ...]:
