@@ -7,7 +7,6 @@ from math import ceil
 
 from planner.plan.chosen import Chosen, chosen_of
 from planner.plan.schema import Collective, Plan
-from planner.problem import planned
 from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
 from planner.verify.build import Step
@@ -34,7 +33,6 @@ class Expected:
         if step.bucket is None or step.bucket == self.plan.prefill.tokens:
             return self.plan.prefill.collectives
         reads = self.chosen.reads
-        found = planned.prefill_step(reads.rules, step.bucket, reads.machine.program, reads.prompts, reads.chunk)
         return tuple(
             Collective(
                 address=each.address,
@@ -44,13 +42,16 @@ class Expected:
                 count=each.repeats,
                 seconds=each.repeats * reads.collective_s(each),
             )
-            for each in found
+            for each in self.chosen.prefill_collectives(step.bucket)
         )
 
     def runs(self, step: Step) -> int:
-        """How often the program of a step runs: once for each chunk of its bucket."""
+        """How often the program of a step runs for a prompt: once for each chunk of its bucket, once for each stage."""
         prefill = self.plan.prefill
-        return steps_of(step.bucket or prefill.tokens, prefill.chunk).number if step.phase == "prefill" else 1
+        if step.phase != "prefill":
+            return 1
+        chunks = steps_of(step.bucket or prefill.tokens, prefill.chunk).number
+        return chunks * (prefill.stages.count if prefill.stages else 1)
 
     def hbm_bytes(self, step: Step) -> dict[str, int]:
         """HBM bytes of each part of a step; nothing of an insert, which is not priced."""
