@@ -76,9 +76,10 @@ class Chosen:
         """Collectives of a generate step, in the order of the step."""
         return planned.generate_step(self.rules.generate, self.batch * rows_of(self.drafts), self.machine.program)
 
-    def prefill_collectives(self) -> list[Collective]:
-        """Collectives of the prefill of the planned bucket, in the order of the step."""
-        reads, tokens = self.reads, self.reads.load.prompt
+    def prefill_collectives(self, bucket: int | None = None) -> list[Collective]:
+        """Collectives of the prefill of a bucket, the planned one if nothing is said, in the order of the step."""
+        reads = self.reads
+        tokens = bucket or reads.load.prompt
         found = planned.prefill_step(reads.rules, tokens, reads.machine.program, reads.prompts, reads.chunk)
         if reads.pipeline is not None:
             program, pipeline = reads.machine.program, reads.pipeline
