@@ -7,6 +7,8 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from planner.plan.schema import Plan
 from planner.render import render_package
@@ -144,3 +146,36 @@ def test_a_plan_without_the_record_is_rendered_alike() -> None:
     assert {name: text.splitlines()[1:] for name, text in now.items() if name.endswith(".py")} == {
         name: text.splitlines()[1:] for name, text in then.items() if name.endswith(".py")
     }
+
+
+def test_any_of_several_prompts_is_inserted(package: Package) -> None:
+    config = replace(package.module("config").MODEL, prompts=2)
+    kv_cache, whole = package.module("kv_cache"), NamedSharding(package.mesh, P())
+    insert = kv_cache.lower_insert(config, package.mesh, 32).compile()
+    prefilled = kv_cache.abstract_prefilled(config, package.mesh, 32)
+    rng = np.random.default_rng(1)
+    kv = rng.standard_normal(prefilled.shape, np.float32)
+    for nth, slot, length in ((0, 2, 32), (1, 5, 9)):
+        table = kv_cache.own_tables(config)[slot]
+        numbers = jax.device_put((np.int32(nth), table, np.int32(length)), whole)
+        empty = kv_cache.empty_cache(config, package.mesh)
+        pages = np.asarray(insert(empty, jax.device_put(kv, prefilled.sharding), *numbers).pages)
+        found = cached_tokens(config, package, pages, table, length)
+        np.testing.assert_array_equal(found, kv[:, nth * 32 : nth * 32 + length])
+
+
+def cached_tokens(config: Any, package: Package, pages: np.ndarray, table: np.ndarray, length: int) -> np.ndarray:
+    """[layers, tokens, 2 * kv_heads, head_dim]: what is cached of a sequence, read page by page from its chips.
+
+    Pages are those of all chips: by owner of slots, by part of the tokens, then by layer.
+    """
+    generate = package.module("sharding").GENERATE
+    owners, parts = (
+        int(np.prod([package.mesh.shape[axis] for axis in axes], dtype=int))
+        for axes in (generate.batch, generate.kv_tokens)
+    )
+    own = config.batch // owners * config.pages_per_slot
+    by_place = pages.reshape(owners, parts, config.layers, own + 1, *pages.shape[1:])
+    owner, local = table[0] // own, table % own
+    found = [by_place[owner, nth % parts, :, local[nth // parts]] for nth in range(-(-length // config.page_tokens))]
+    return np.concatenate(found, axis=1)[:, :length]
