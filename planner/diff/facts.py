@@ -129,7 +129,8 @@ def notes(plan: Plan) -> dict[str, JsonValue]:
     found: dict[str, JsonValue] = {field: data[field] for field in ("format_version", "name", "proof", "accuracy")}
     for name in PHASES:
         found[f"{name}.binds"] = data[name]["binds"]
-        found |= leaves(data[name]["strategy"], f"{name}.strategy")
+        for record in ("strategy", "kv_layout"):
+            found |= leaves(data[name].get(record, {}), f"{name}.{record}")
         if "runner_up" in data[name]:
             found[f"{name}.runner_up"] = data[name]["runner_up"]
     return found

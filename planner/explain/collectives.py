@@ -20,7 +20,7 @@ WHY = {
     "attention.gather_w_o": "w_o is stored on more chips than compute with it, so it is gathered before use",
     "attention.q_to_batch": "queries go to the chips that hold the KV cache of their sequences",
     "attention.q_to_tokens": "the tokens of the KV cache are cut, so every part gets the queries of all its heads",
-    "attention.softmax": "each chip attends to its part of the tokens, and all must scale to the largest score",
+    "attention.softmax": "each chip attends to its part of the tokens, and weighs its outputs by the sums of all parts",
     "attention.o_from_tokens": "each chip attends to its part of the tokens, so the outputs are partial sums",
     "attention.o_to_heads": "attention outputs go back to the chips that hold their heads",
     "attention.o_rows": "each chip attends for its own sequences, so the output rows are brought together",

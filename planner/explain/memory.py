@@ -2,6 +2,7 @@
 
 from planner.explain.explanation import Explanation, Subject
 from planner.explain.limits import shadow_numbers, shadow_sentences
+from planner.plan.kv_layout import kv_layout_text
 from planner.plan.machine import stored_dtypes
 from planner.plan.moves import CUT_BY
 from planner.plan.padding import PADDED
@@ -52,7 +53,10 @@ def meaning(subject: Subject, item: str, hbm: Hbm) -> str:
             if not hbm.kv_cache:
                 return "none: prompts are handed over"
             one = bytes_text(sequence_bytes(subject))
-            return f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}"
+            layout = "" if plan.generate.kv_layout is None else f"; {kv_layout_text(plan.generate.kv_layout)}"
+            return (
+                f"pages for {plan.generate.batch} sequences of {plan.generate.context} tokens; one takes {one}{layout}"
+            )
         case "activations":
             if not hbm.activations:
                 return "none: prompts are read on slices of their own"

@@ -8,6 +8,7 @@ from cost_models.torus import mesh_coordinates
 from planner.plan import records, schema
 from planner.plan.budget import hbm_of, pool_hbm_of
 from planner.plan.chosen import Chosen, decoded
+from planner.plan.kv_layout import kv_layout
 from planner.plan.optimum import Optimum
 from planner.plan.padding import padding_of
 from planner.plan.proof import proof_of, runner_ups_of
@@ -132,7 +133,7 @@ def pool_of(spec: Spec, reader: Chosen | None) -> records.Pool | None:
 def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
     """The generate phase of the plan."""
     parts = chosen.generate_parts()
-    return schema.Generate(
+    generate = schema.Generate(
         rules=schema.GenerateRules(**chosen.rules.generate._asdict()),
         strategy=schema.Strategy(**labels.generate_strategy(chosen.rules.generate, chosen.machine.sizes.blocks)),
         batch=chosen.batch,
@@ -144,6 +145,9 @@ def generate_of(spec: Spec, chosen: Chosen) -> schema.Generate:
         parts=tuple(rooflines(parts, chosen.machine)),
         collectives=tuple(priced(chosen.generate_collectives(), chosen)),
     )
+    model, machine = resolved(spec, chosen.machine).model, chosen.machine
+    layout = kv_layout(generate, model, model.kv_cache.chosen, machine.chip.name, machine.ways)
+    return generate.model_copy(update={"kv_layout": layout})
 
 
 def speculation_of(drafts: Drafts | None) -> schema.Speculation | None:

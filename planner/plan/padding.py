@@ -40,11 +40,12 @@ def padded_sizes(chosen: Chosen, stored: GenerateRules) -> dict[str, tuple[int, 
     """Dimensions that may be padded: their size, and how it is stored."""
     ways, sizes = chosen.machine.ways, chosen.machine.sizes
     heads = sizes.heads(stored, ways)
+    form = sizes.kv_form(heads.kv_local, bool(stored.kv_tokens))
     if sizes.latent:
         found = {"latent": (sizes.cached_dim, sizes.stored_token(1)), "q_heads": (sizes.q_heads, heads.q_padded)}
     else:
         found = {
-            "head_dim": (sizes.head_dim, sizes.stored_head_dim),
+            "head_dim": (sizes.head_dim, sizes.head_dim if form.flat else sizes.stored_head_dim),
             "q_heads": (sizes.q_heads, heads.q_padded),
             "kv_heads": (sizes.kv_heads, heads.kv_padded),
         }

@@ -4,6 +4,7 @@ The field order here is the order in the file. Sizes are bytes, times are second
 """
 
 from collections.abc import Generator
+from math import prod
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
@@ -75,6 +76,44 @@ class Pool(Record):
     mesh: Mesh
     padding: tuple[Padding, ...]
     hbm: Hbm
+
+
+class KvLayout(Record):
+    """How one chip keeps its part of the KV cache: pages of one layer, the scratch page among them, in this `order` of
+    dimensions, keys and values of a head side by side. `stored`: the last dimensions, padding included. Where values
+    are quantised, `scales` is the dtype of those of each token and head.
+
+    `kernel` reads so many pages and queries at a time, in `vmem_bytes` at most; without one, plain JAX does. `pinned`:
+    row-major, where a TPU would choose another order.
+    """
+
+    order: tuple[str, ...]
+    pages_per_layer: int
+    page_tokens: int
+    kv_heads: int
+    head_dim: int
+    stored: tuple[int, ...]
+    scales: Literal["float32"] | None = None
+    kernel: Literal["ragged_paged_attention", "paged_decode"] | None = None
+    pages_per_block: int | None = None
+    queries_per_block: int | None = None
+    vmem_bytes: int | None = None
+    pinned: bool = False
+
+    @property
+    def flat(self) -> bool:
+        """Whether the heads of a token are one dimension."""
+        return len(self.stored) == 1
+
+    @property
+    def scaled(self) -> bool:
+        """Whether values are quantised."""
+        return self.scales is not None
+
+    @property
+    def padded(self) -> bool:
+        """Whether a token takes more than its heads do."""
+        return prod(self.stored) != 2 * self.kv_heads * self.head_dim
 
 
 class Transfer(Record):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from planner.plan.records import Fleet, Hbm, Mesh, Padding, Pool, Record
+from planner.plan.records import Fleet, Hbm, KvLayout, Mesh, Padding, Pool, Record
 from planner.spec.base import Dtype
 
 FORMAT_VERSION = "1.0"
@@ -185,6 +185,8 @@ class Generate(Record):
     batch: int
     context: int
     page_tokens: int
+    kv_layout: KvLayout | None = None
+    """None for caches of latents and of windows, and in plans that were made before it was recorded."""
     speculation: Speculation | None = None
     step_s: float
     binds: str

@@ -6,6 +6,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from planner.plan.kv_layout import kv_layout_text
 from planner.plan.records import Fleet, Hbm, Mesh
 from planner.plan.schema import CopyRules, Generate, Near, Plan, Prefill, Proof, RunnerUp, Service
 from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
@@ -83,12 +84,15 @@ def fleet_text(plan: Plan, fleet: Fleet) -> str:
 
 def phase_view(phase: Prefill | Generate, mesh: Mesh) -> RenderableType:
     """One phase: title, rule table, predicted times, runner-up."""
-    copies = copy_texts(phase) if isinstance(phase, Prefill) else []
+    if isinstance(phase, Prefill):
+        kept = [f"  reads {text}" for text in copy_texts(phase)]
+    else:
+        kept = [] if phase.kv_layout is None else [f"  KV cache of a chip: {kv_layout_text(phase.kv_layout)}"]
     return Group(
         "",
         phase_title(phase),
         rule_table(phase, mesh),
-        *(f"  reads {text}" for text in copies),
+        *kept,
         time_table(phase),
         runner_up_text(phase.runner_up, phase),
     )

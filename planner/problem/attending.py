@@ -75,8 +75,9 @@ def common(machine: Machine) -> dict[str, Any]:
 def generate_scores(rules: GenerateRules, rows: float, context: float, machine: Machine, queries: int = 1) -> Roofline:
     """Attention of all layers over the part of the cache that a chip holds; each sequence has so many of the rows."""
     sizes, ways = machine.sizes, machine.ways
-    heads, told = sizes.heads(rules, ways), {**common(machine), "kv_bytes_per_element": sizes.kv_read_bytes}
-    told["query_tokens"] = queries
+    heads = sizes.heads(rules, ways)
+    read = sizes.kv_read_bytes(heads.kv_local, bool(rules.kv_tokens))
+    told = {**common(machine), "kv_bytes_per_element": read, "query_tokens": queries}
     sequences, q_heads = (
         rows / queries / ways(rules.batch),
         heads.q_local * ways(exchanged_batch(rules) + rules.kv_tokens),

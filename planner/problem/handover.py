@@ -67,4 +67,4 @@ def is_legal(shape: list[int], chip: Chip) -> bool:
 
 def prompt_cache_bytes(sizes: Sizes, tokens: int) -> int:
     """Bytes of the keys and values of one prompt, each sent once; layers with a window send what it covers."""
-    return int(sizes.attended(tokens) * sizes.cached_dim * sizes.kv_bytes)
+    return int(sizes.attended(tokens) * sizes.cached_dim * sizes.prefilled_bytes)

@@ -54,7 +54,7 @@ def kv_cache_bytes(rules: GenerateRules, batch: int, context: int, page_tokens: 
     A layer with a window keeps the pages of its window, and one more, since the window may start inside one.
     """
     slots = batch // ways(rules.rows + rules.batch)
-    page = page_tokens * sizes.stored_token(sizes.heads(rules, ways).kv_local) * sizes.kv_bytes
+    page = sizes.page_bytes(sizes.heads(rules, ways).kv_local, page_tokens, bool(rules.kv_tokens))
     held = 0
     for kind in sizes.kinds:
         pages = ceil(context / page_tokens)

@@ -139,4 +139,4 @@ def reads_floor_s(machine: Machine, load: "Load") -> Floats:
     """Seconds to read the KV cache of a layer in a step, spread over all chips."""
     sizes, chips = machine.sizes, machine.slice.chips
     elements = np.array(load.batches) * sizes.attended(load.mean_context) / sizes.layers * sizes.cached_dim
-    return elements * hbm_s(sizes.kv_read_bytes / chips, machine.chip, machine.stack)
+    return elements * hbm_s(sizes.least_kv_read_bytes / chips, machine.chip, machine.stack)

@@ -68,8 +68,9 @@ def generate_attention(rules: GenerateRules, batch: int, program: Program) -> It
 def token_merge(rules: GenerateRules, rows: int, program: Program) -> Iterator[Collective]:
     """Attention over a cache whose tokens are cut: queries to every part, then the merge of the partial softmaxes.
 
-    Each part has its largest score m, sum of exponents l and output o. The largest m is found first, then l and o are
-    scaled to it and summed, in float32, each chip keeping its own heads where enough of them are left to scatter.
+    Each part has its output o and the log-sum-exp of its scores. Those of all parts are gathered, so that each chip
+    weighs its o before they are summed, in float32, each chip keeping its own heads where enough of them are left to
+    scatter. Sums that travelled beside o would leave rows of no whole lanes, which no TPU scatters as they are.
     """
     sizes, ways, layers, axes = program.sizes, program.ways, program.sizes.layers, rules.kv_tokens
     heads = sizes.heads(rules, ways).q_local
@@ -77,8 +78,8 @@ def token_merge(rules: GenerateRules, rows: int, program: Program) -> Iterator[C
     yield from gathers(
         "generate.attention.q_to_tokens", axes, whole * sizes.asked_dim * sizes.activation_bytes, layers, ways
     )
-    yield from all_reduce("generate.attention.softmax", axes, whole * FLOAT32, layers, ways)
-    head_bytes = rows * (sizes.answered_dim + 1) * FLOAT32
+    yield from gathers("generate.attention.softmax", axes, ways(axes) * whole * FLOAT32, layers, ways)
+    head_bytes = rows * sizes.answered_dim * FLOAT32
     yield from row_reduction(
         "generate.attention.o_from_tokens", axes, (), heads * ways(axes), head_bytes, layers, program
     )

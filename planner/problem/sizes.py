@@ -9,15 +9,14 @@ from cost_models.chips import chip
 from cost_models.dtypes import bytes_per_element
 from cost_models.mla import Latent
 from cost_models.moe import Mixture
+from planner.problem.kv_layout import INT8_BYTES, SCALE_BYTES, TPU_LANES, KvForm, kv_form, stored_rows
 from planner.problem.rules import GenerateRules, Heads, Ways, padded_heads, padded_width, without
 
 if TYPE_CHECKING:
     from planner.spec import Spec
     from planner.spec.model import Model
 
-SCALE_BYTES = 4
 CANDIDATES = 64
-TPU_LANES, SUBLANES = 128, 8
 
 
 class Mlps(NamedTuple):
@@ -168,8 +167,23 @@ class Sizes:
         """Elements that one token leaves in one layer's cache, unpadded, all KV heads together."""
         return 2 * self.kv_heads * self.head_dim if self.latent is None else self.latent.cached_dim
 
+    def kv_form(self, kv_heads: int, cut_tokens: bool) -> KvForm:
+        """The form in which a chip keeps `kv_heads` heads."""
+        return kv_form(kv_heads, self.head_dim, self.kv_bytes, self.activation_bytes, self.lanes, cut_tokens)
+
+    def page_bytes(self, kv_heads: int, page_tokens: int, cut_tokens: bool) -> float:
+        """Bytes of a page of one layer with `kv_heads` heads, padding and scales included."""
+        if self.latent is not None:
+            return page_tokens * self.stored_token(kv_heads) * self.kv_bytes
+        return self.kv_form(kv_heads, cut_tokens).page_bytes(page_tokens)
+
+    @property
+    def prefilled_bytes(self) -> float:
+        """Bytes of an element of a prompt's keys and values before they are inserted: there they are quantised."""
+        return self.activation_bytes if self.kv_bytes == INT8_BYTES and self.latent is None else self.kv_bytes
+
     def stored_token(self, kv_heads: int) -> int:
-        """Elements that one token takes in one layer's pages with `kv_heads` heads, padding included."""
+        """Elements that one token takes of `kv_heads` heads apart, padding included."""
         if self.latent is not None:
             return padded_width(self.latent.cached_dim, self.lanes)
         return self.stored_kv_rows(kv_heads) * self.stored_head_dim
@@ -179,24 +193,25 @@ class Sizes:
         """Elements that a head of the KV cache takes."""
         return padded_width(self.head_dim, self.lanes)
 
-    @property
-    def kv_read_bytes(self) -> float:
-        """Bytes of HBM that are read for one element of the KV cache, lane padding included."""
+    def kv_read_bytes(self, kv_heads: int, cut_tokens: bool) -> float:
+        """Bytes of HBM that are read for one element of the KV cache, lane padding and scales included."""
         if self.latent is not None:
             return self.kv_bytes * self.stored_token(1) / self.cached_dim
-        return self.kv_bytes * self.stored_head_dim / self.head_dim
+        form, heads = self.kv_form(kv_heads, cut_tokens), 2 * kv_heads
+        read = form.width / (heads * self.head_dim) if form.flat else form.width / self.head_dim
+        return self.kv_bytes * read + (SCALE_BYTES / self.head_dim if form.scale_rows else 0)
 
     @property
-    def prefilled_bytes(self) -> float:
-        """Bytes of one element of what prefill hands to the cache: the cache quantises on its own way in."""
-        return self.kv_bytes if self.kv_bytes > 1 else self.activation_bytes
+    def least_kv_read_bytes(self) -> float:
+        """As `kv_read_bytes`, however heads and tokens are cut."""
+        if self.latent is not None:
+            return self.kv_read_bytes(1, False)
+        apart, together = (self.kv_form(1, cut) for cut in (False, True))
+        return self.kv_bytes if apart.flat or together.flat else self.kv_read_bytes(1, False)
 
     def stored_kv_rows(self, kv_heads: int) -> int:
         """Rows that keys and values of `kv_heads` heads take in a page: on a TPU a power of two, or a multiple of 8."""
-        rows = 2 * kv_heads
-        if self.lanes == 1:
-            return rows
-        return padded_width(rows, SUBLANES) if rows > SUBLANES else 1 << (rows - 1).bit_length()
+        return stored_rows(2 * kv_heads, self.lanes)
 
     def heads(self, rules: GenerateRules, ways: Ways) -> Heads:
         """Stored heads under a generate table."""

@@ -78,12 +78,11 @@ class PrefillView:
     """The prefill step: its table, and what follows from it."""
 
     rules: PrefillRules
+    prompts: int
     step_ms: str
     binds: str
     tokens: int
-    prompts: int
     chunk: int | None
-    kv_dtype: str
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
@@ -160,12 +159,13 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
     rules, prompts, tables, read = plan.prefill.rules, plan.prefill.prompts, tables_read(plan), shape.read
     sizes, stored = axis_sizes(plan, "prefill"), tables.attention
     keeping = keeping_of(plan, shape)
-    int8, kv_dtype = model.weights_dtype == "int8", model.kv_dtype
+    int8 = model.weights_dtype == "int8"
     own = without(rules.tokens, rules.q_heads)
     apart = prompt_axes(own, prompts, Ways(dict(sizes)))
     kept = without(rules.q_heads, rules.kv_heads)
     local_kv_heads = len(read.kv_heads) // read.kv_shards
     apart_d = tables.attention.d_model != tables.mlp.d_model
+    attention_d, mlp_d = ("ATTENTION_D_MODEL", "MLP_D_MODEL") if apart_d else ("D_MODEL", "D_MODEL")
     picks = bool(kept) and local_kv_heads > 1
     kv_heads = len(read.kv_heads) // ways(rules.kv_heads, sizes)
     q_heads = read.q_heads_stored // ways(rules.q_heads, sizes)
@@ -177,7 +177,6 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         tokens=plan.prefill.tokens,
         prompts=prompts,
         chunk=plan.prefill.chunk,
-        kv_dtype="ACTIVATIONS" if kv_dtype == "int8" else "KV_CACHE",
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),
@@ -195,8 +194,8 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         gathered_q_heads=without(stored.q_heads, rules.q_heads),
         gathered_kv_heads=without(stored.kv_heads, rules.kv_heads),
         gathered_d_ff=without(tables.mlp.d_ff, rules.d_ff),
-        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8, "ATTENTION_D_MODEL" if apart_d else "D_MODEL"),
-        mlp_gathers=_gathers(MLP_WEIGHTS, tables.mlp, rules, int8, "MLP_D_MODEL" if apart_d else "D_MODEL"),
+        attention_gathers=_gathers(ATTENTION_WEIGHTS, stored, rules, int8, attention_d),
+        mlp_gathers=_gathers(MLP_WEIGHTS, tables.mlp, rules, int8, mlp_d),
         hidden=hidden_reduction(plan.prefill.collectives, "prefill.mlp.hidden", rules.d_model),
         embedding_steps=_embedding_steps(rules),
         embedding_summed=without(rules.vocab, rules.tokens),

@@ -42,3 +42,8 @@ def reduction(planned: tuple[Collective, ...], address: str, d_model: Axes, rows
 def hidden_reduction(planned: tuple[Collective, ...], address: str, d_model: Axes) -> Reduction:
     """As `reduction`, for an MLP's hidden rows, which all chips need again when they are not scattered."""
     return replace(reduction(planned, address, d_model, d_model), sliced=())
+
+
+def named(found: Reduction, value: str, group: str) -> Reduction:
+    """The reduction of another `value`, with `group` before the names of its axes."""
+    return replace(found, value=value, group=group)

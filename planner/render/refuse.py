@@ -7,10 +7,8 @@ from planner.render.model import RenderError, model_of, refuse_unpackaged
 def refuse_unrendered(plan: Plan) -> None:
     """Raise RenderError for models, dtypes and strategies that no package is rendered for yet, by name."""
     refuse_unpackaged(model_of(plan))
-    rules, drafts = plan.generate.rules, plan.generate.speculation
+    drafts = plan.generate.speculation
     found = {
-        f"sequences of the residual stream cut over {','.join(rules.rows)}": rules.rows,
-        f"cached tokens cut over {','.join(rules.kv_tokens)}": rules.kv_tokens,
         f"{drafts.drafted_tokens if drafts else 0} drafts verified by a step": drafts is not None,
     }
     missing = [name for name, present in found.items() if present]

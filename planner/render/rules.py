@@ -19,7 +19,7 @@ def check_rules(plan: Plan, model: ModelSizes) -> None:
         if not met:
             raise RenderError(f"plan {plan.name}: {demand}")
     sizes = axis_sizes(plan, "generate")
-    copied = without(generate.q_heads, generate.kv_heads + generate.batch)
+    copied = without(generate.q_heads, generate.kv_heads + generate.batch + generate.kv_tokens)
     if copied and model.kv_heads > ways(generate.kv_heads, sizes):
         raise RenderError(f"plan {plan.name}: KV heads are copied over {copied[0]} though a chip holds several of them")
 
@@ -27,10 +27,14 @@ def check_rules(plan: Plan, model: ModelSizes) -> None:
 def _generate_demands(rules: GenerateRules) -> dict[str, bool]:
     """Demand -> whether the table meets it."""
     exchanged = shared(rules.batch, rules.q_heads)
-    copied = without(rules.q_heads, rules.kv_heads + exchanged)
+    copied = without(rules.q_heads, rules.kv_heads + exchanged + rules.kv_tokens)
     return {
-        "generate.q_heads must be kv_heads axes, then axes that copy KV heads, then batch axes": rules.q_heads
-        == rules.kv_heads + copied + exchanged,
+        "generate.q_heads must be kv_heads, axes that copy KV heads, batch, then kv_tokens axes": rules.q_heads
+        == rules.kv_heads + copied + exchanged + rules.kv_tokens,
+        "generate.rows must share no axis with batch, d_model or q_heads": not shared(
+            rules.rows, rules.batch + rules.d_model + rules.q_heads
+        ),
+        "generate.kv_tokens must share no axis with batch": not shared(rules.kv_tokens, rules.batch),
         "generate.batch must be d_model axes, then q_heads axes": rules.batch
         == shared(rules.batch, rules.d_model) + exchanged,
         "generate.d_model must share no axis with q_heads or d_ff": not shared(
@@ -46,7 +50,8 @@ def _prefill_demands(plan: Plan) -> dict[str, bool]:
     vocab = (plan.prefill.stored or plan.generate.rules).vocab
     return {
         "prefill.d_model must be the leading axes of generate.d_model": rules.d_model
-        == stored.d_model[: len(rules.d_model)] == tables.mlp.d_model[: len(rules.d_model)],
+        == stored.d_model[: len(rules.d_model)]
+        == tables.mlp.d_model[: len(rules.d_model)],
         "prefill.q_heads must be axes of generate.q_heads": rules.q_heads == shared(stored.q_heads, rules.q_heads),
         "prefill.kv_heads must be generate.kv_heads less what q_heads gathers": rules.kv_heads
         == shared(stored.kv_heads, rules.q_heads),

@@ -80,14 +80,12 @@ def _small(size: int, parts: int, planned: int) -> int:
     return padded_width(size, parts) - (1 if planned % parts else 0)
 
 
-def _shape(
-    plan: Plan, model: ModelSizes, context: int, buckets: tuple[int, ...], chunk: int | None
-) -> Shape:
+def _shape(plan: Plan, model: ModelSizes, context: int, buckets: tuple[int, ...], chunk: int | None) -> Shape:
     rules, sizes, reading = plan.generate.rules, axis_sizes(plan, "generate"), axis_sizes(plan, "prefill")
     kv_shards = ways(rules.kv_heads, sizes)
     heads = padded_heads(model.q_heads, model.kv_heads, kv_shards, ways(rules.q_heads, sizes) // kv_shards)
     _check_divides("d_model", model.d_model, rules.d_model, sizes)
-    _check_divides("generate.batch", plan.generate.batch, rules.batch, sizes)
+    _check_divides("generate.batch", plan.generate.batch, rules.rows + rules.batch, sizes)
     for bucket in buckets:
         tokens = steps_of(bucket, chunk).tokens
         _check_divides(

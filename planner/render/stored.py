@@ -56,9 +56,7 @@ def read_sizes(plan: Plan, model: ModelSizes, vocab_stored: int) -> ReadSizes:
     """Those of a plan; `vocab_stored` are the rows that generate stores of the vocabulary."""
     tables, rules, sizes = tables_read(plan), plan.prefill.rules, axis_sizes(plan, "prefill")
     shards = ways(tables.attention.kv_heads, sizes)
-    heads = padded_heads(
-        model.q_heads, model.kv_heads, shards, ways(tables.attention.q_heads, sizes) // shards
-    )
+    heads = padded_heads(model.q_heads, model.kv_heads, shards, ways(tables.attention.q_heads, sizes) // shards)
     order = tuple(range(heads.kv_padded))
     if plan.prefill.stored is None and plan.prefill.copies and "attention" in plan.prefill.copies:
         order = _order(plan, model.kv_heads, heads.kv_padded, rules.kv_heads, sizes)
@@ -67,7 +65,9 @@ def read_sizes(plan: Plan, model: ModelSizes, vocab_stored: int) -> ReadSizes:
         kv_heads=order,
         kv_shards=shards,
         d_ff_stored=padded_width(model.d_ff, ways(tables.mlp.d_ff, sizes)),
-        vocab_stored=vocab_stored if plan.prefill.stored is None else padded_width(model.vocab, ways(rules.vocab, sizes)),
+        vocab_stored=vocab_stored
+        if plan.prefill.stored is None
+        else padded_width(model.vocab, ways(rules.vocab, sizes)),
     )
 
 

@@ -5,7 +5,6 @@ A template holds no arithmetic: each name, tuple of mesh axes and yes-or-no it n
 
 from dataclasses import dataclass
 
-from cost_models.chips import chip
 from planner.plan.records import Mesh, Pool
 from planner.plan.schema import Plan
 from planner.render.axes import Axes, axis_sizes, ways
@@ -16,8 +15,6 @@ from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
 from planner.render.stored import MATRICES, ReadTables, tables_read
 
-KERNEL_COMBINED_HEADS = frozenset({2, 4, 8, 16})
-"""Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
 DEVICE_KINDS = {
     "v4": ("TPU v4",),
     "v5e": ("TPU v5 lite", "TPU v5e"),
@@ -93,8 +90,6 @@ class PackageView:
     groups: tuple[Group, ...]
     devices: str
     device_kinds: tuple[str, ...]
-    uses_kernel: bool
-    pins_cache_layout: bool
     gathers_candidates_at_once: bool
     masks_vocab: bool
 
@@ -119,7 +114,8 @@ class PackageView:
             tables[0][2]["layers"] = pre.layers
         for block in pre.copied:
             told = dict(self.read.attention if block == "attention" else self.read.mlp)
-            what = f"How the second copy of the {'MLP' if block == 'mlp' else block} weights is stored, which prefill reads."
+            name = "MLP" if block == "mlp" else block
+            what = f"How the second copy of the {name} weights is stored, which prefill reads."
             tables.append((f"COPIED_{block.upper()}", what, told))
         return tuple(
             Table(name, prediction, tuple(Entry(logical, axes) for logical, axes in rules.items() if axes))
@@ -130,7 +126,7 @@ class PackageView:
     def rule_rows(self) -> tuple[RuleRow, ...]:
         """The two tables side by side."""
         prefill, generate = dict(self.prefill.rules), dict(self.generate.rules)
-        logical = ("tokens", "batch", "d_model", "q_heads", "kv_heads", "d_ff", "vocab")
+        logical = ("tokens", "rows", "batch", "d_model", "q_heads", "kv_heads", "kv_tokens", "d_ff", "vocab")
         return tuple(RuleRow(axis, _cell(prefill.get(axis)), _cell(generate.get(axis))) for axis in logical)
 
     @property
@@ -158,7 +154,8 @@ class PackageView:
         """Each block of whose weights prefill reads a second copy, with its arrays."""
         scales = ("", "_scale") if self.int8 else ("",)
         return tuple(
-            (block, tuple(f"{name}{end}" for end in scales for name in MATRICES[block])) for block in self.prefill.copied
+            (block, tuple(f"{name}{end}" for end in scales for name in MATRICES[block]))
+            for block in self.prefill.copied
         )
 
     @property
@@ -177,6 +174,11 @@ class PackageView:
         return self.model.weights_dtype == "int8"
 
     @property
+    def casts_cache(self) -> bool:
+        """Whether keys and values are kept in another dtype than they are made in."""
+        return self.model.kv_dtype != self.model.activations_dtype
+
+    @property
     def casts_weights(self) -> bool:
         """Whether a weight changes its dtype before it is multiplied."""
         return self.model.weights_dtype != self.model.activations_dtype
@@ -188,14 +190,10 @@ def package_view(plan: Plan, digest: str) -> PackageView:
     sizes = axis_sizes(plan, "generate")
     check_rules(plan, model)
     full, tiny = full_shape(plan, model), tiny_shape(plan, model)
-    generate = generate_view(plan, full)
-    phases = (("generate", plan.generate.rules), ("prefill", plan.prefill.rules))
+    generate = generate_view(plan, full, sizes)
     prefill = prefill_view(plan, full, model)
+    phases = (("generate", plan.generate.rules), ("prefill", plan.prefill.rules))
     most_vocab = max(ways(rules.vocab, axis_sizes(plan, phase)) for phase, rules in phases)
-    on_tpu = chip(plan.chip).kind == "tpu"
-    combined = 2 * full.kv_heads_stored // ways(plan.generate.rules.kv_heads, sizes)
-    bf16 = model.kv_dtype == model.activations_dtype == "bf16"
-    kernel = on_tpu and bf16 and model.head_dim == 128 and combined in KERNEL_COMBINED_HEADS
     return PackageView(
         name=plan.name,
         chip=plan.chip,
@@ -213,8 +211,6 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         groups=_groups(generate, prefill),
         devices="cpu" if plan.chip == "cpu" else "auto",
         device_kinds=DEVICE_KINDS.get(plan.chip, (plan.chip.upper(),)),
-        uses_kernel=kernel,
-        pins_cache_layout=on_tpu and not kernel,
         gathers_candidates_at_once=most_vocab <= ONE_GATHER_CHIPS,
         masks_vocab=max(full.vocab_stored, full.read.vocab_stored) != full.vocab,
     )
@@ -226,12 +222,18 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         ("q, k and v", gen.qkv),
         ("q", gen.q),
         ("k and v", gen.kv),
+        ("outputs of cut tokens", gen.merged),
         ("gate and up in generate", gen.hidden),
+        ("the MLP's output", gen.mlp_out),
+        ("looked-up embeddings", gen.lookup),
         ("gate and up in prefill", pre.hidden),
     )
     parts = [
         Group("SCATTERED_SLOTS", gen.scattered_slots, "batch axes that come with the reduction over d_model"),
         Group("EXCHANGED_SLOTS", gen.exchanged_slots, "batch axes that trade query heads for slots"),
+        Group("CACHED_SLOTS", gen.cached_slots, "axes that cut the slots of the KV cache"),
+        Group("MLP_ROWS", gen.mlp_rows, "row axes gathered before the MLP, cut again after"),
+        Group("VOCAB_ROWS", gen.vocab_rows, "row axes gathered before the logits"),
     ]
     for what, part in reductions:
         parts += [
@@ -250,9 +252,15 @@ def _groups(gen: GenerateView, pre: PrefillView) -> tuple[Group, ...]:
         Group("MLP_SUMMED", pre.mlp_summed, "d_ff axes over which the MLP's output is summed"),
         Group("HEADS_WITHIN_KV", pre.within_kv, "axes that cut the query heads of a KV shard"),
         Group(
-            "GATHERED_D_MODEL", pre.gathered_attention_d_model, "axes gathered from weights' d_model before prefill uses them"
+            "GATHERED_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from weights' d_model before prefill uses them",
         ),
-        Group("GATHERED_ATTENTION_D_MODEL", pre.gathered_attention_d_model, "axes gathered from d_model of attention's weights"),
+        Group(
+            "GATHERED_ATTENTION_D_MODEL",
+            pre.gathered_attention_d_model,
+            "axes gathered from d_model of attention's weights",
+        ),
         Group("GATHERED_MLP_D_MODEL", pre.gathered_mlp_d_model, "axes gathered from d_model of the MLP's weights"),
         Group("INSERTED_KV_HEADS", pre.keeping.axes, "axes along which the cache keeps a part of prefill's KV heads"),
         Group("GATHERED_Q_HEADS", pre.gathered_q_heads, "axes gathered from w_q and w_o before prefill uses them"),

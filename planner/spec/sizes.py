@@ -34,7 +34,6 @@ def kv_bytes_per_token(model: Model, dtype: Dtype) -> int:
 def unpackaged_features(model: Model) -> tuple[str, ...]:
     """What no package is rendered for yet in this model; empty for a dense model of the llama architecture."""
     scaling = model.rope.scaling.type if model.rope.scaling else None
-    cached, computed = model.kv_cache.chosen, model.activations.dtype
     features = {
         f"model family {model.family}": model.family not in ("llama", "mistral"),
         "mixture of experts": model.moe is not None,
@@ -48,7 +47,6 @@ def unpackaged_features(model: Model) -> tuple[str, ...]:
         "biases": model.qkv_bias or model.out_bias or model.mlp_bias,
         "attention sinks": model.attention_sinks,
         f"rope scaling {scaling}": scaling not in (None, "linear", "llama3"),
-        f"{'an' if cached == 'int8' else 'a'} {cached} KV cache under {computed} activations": cached != computed,
     }
     return tuple(feature for feature, present in features.items() if present)
 

@@ -147,7 +147,7 @@ def audit_program(expected: Expected, program: Program, native: bool) -> StepAud
     found = transfers(module, {axis.name: axis.size for axis in plan.at(program.step.phase).mesh.axes})
     found = [replace(each, count=each.count * runs) for each in found]
     on_tpu = chip(plan.chip).kind == "tpu"
-    traffic = traffic_of(module, program.memory, program.step, expected) if native and on_tpu else None
+    traffic = traffic_of(module, program, expected) if native and on_tpu else None
     return StepAudit(
         step=program.step,
         seconds=program.seconds,

@@ -4,11 +4,11 @@ Nothing runs: TPU programs are compiled for the devices of a topology, without a
 devices.
 """
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from math import prod
 from types import ModuleType
 from typing import Any, Literal
@@ -136,8 +136,8 @@ def given_bytes(package: ModuleType, mesh: Any) -> dict[str, int]:
     """Bytes on one chip of what steps are given, by item."""
     import jax
 
-    weights = sys.modules[f"{package.__name__}.weights"].abstract_weights(package.MODEL, mesh)
-    cache = sys.modules[f"{package.__name__}.kv_cache"].abstract_cache(package.MODEL, mesh)
+    weights = import_module(f"{package.__name__}.weights").abstract_weights(package.MODEL, mesh)
+    cache = import_module(f"{package.__name__}.kv_cache").abstract_cache(package.MODEL, mesh)
     return {
         name: sum(prod(_sharding(each).shard_shape(each.shape)) * each.dtype.itemsize for each in jax.tree.leaves(held))
         for name, held in (("weights", weights), ("cache", cache))

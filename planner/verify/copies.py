@@ -12,7 +12,8 @@ from planner.verify.origins import HELD, Origin, Origins
 from planner.verify.transfers import KINDS
 
 SMALLEST_SHARE = 1e-4
-"""Copies of less than this share of a program's arguments are left out: norms, scales, positions."""
+SMALLEST_BYTES = 64 * 1024
+"""Copies of less than this share of a program's arguments, or so few bytes, are left out: norms, scales, positions."""
 MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
 """Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
 ON_CHIP = frozenset({"VMEM", "CMEM"})
@@ -48,7 +49,7 @@ def copies(module: Module, on_tpu: bool) -> list[Copy]:
         for each in module.computations[name].instructions.values()
         for copy in _copies(module, origins, module.computations[name], each, count, on_tpu)
     )
-    return [copy for copy in found if copy.bytes >= SMALLEST_SHARE * total]
+    return [copy for copy in found if copy.bytes >= max(SMALLEST_BYTES, SMALLEST_SHARE * total)]
 
 
 def _copies(

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.verify.build import Memory, Step
+from planner.verify.build import Program
 from planner.verify.expected import Expected, by_part
 from planner.verify.hlo import Module
-from planner.verify.traffic import hbm_bytes
+from planner.verify.traffic import ELSEWHERE, hbm_bytes
 
 MORE = 1.10
 """More than a prediction by this factor is too much."""
@@ -39,13 +39,13 @@ class Traffic:
         return self.rows[-1].found / self.least if self.least else 0.0
 
 
-def traffic_of(module: Module, memory: Memory, step: Step, expected: Expected) -> Traffic | None:
-    """The HBM bytes of a step, None for one that the plan does not price."""
-    planned = expected.hbm_bytes(step)
+def traffic_of(module: Module, program: Program, expected: Expected) -> Traffic | None:
+    """The HBM bytes of a step, of all chunks together; None for one that the plan does not price."""
+    planned, runs = expected.hbm_bytes(program.step), expected.runs(program.step)
     if not planned:
         return None
-    found = by_part(hbm_bytes(module, expected.pages))
-    return Traffic(tuple(rows_of(planned, found)), least_bytes(module, memory, step, expected))
+    found = {part: size * runs for part, size in by_part(hbm_bytes(module, expected.pages)).items()}
+    return Traffic(tuple(rows_of(planned, found)), runs * least_bytes(module, program, expected))
 
 
 def rows_of(planned: Mapping[str, int], found: Mapping[str, int]) -> Iterator[HbmRow]:
@@ -54,18 +54,19 @@ def rows_of(planned: Mapping[str, int], found: Mapping[str, int]) -> Iterator[Hb
     for address in {**planned, **found}:
         one, other = planned.get(address, 0), found.get(address, 0)
         if one or other:
-            yield HbmRow(address, one, other, "over" if other > MORE * one + SLACK * whole else "within")
+            over = address != ELSEWHERE and other > MORE * one + SLACK * whole
+            yield HbmRow(address, one, other, "over" if over else "within")
     total = sum(found.values())
     yield HbmRow(TOTAL, whole, total, "over" if total > MORE * whole else "within")
 
 
-def least_bytes(module: Module, memory: Memory, step: Step, expected: Expected) -> int:
+def least_bytes(module: Module, program: Program, expected: Expected) -> int:
     """Bytes of all weights but an embedding of which rows are looked up, and of the keys and values of a step."""
     held = {each.scope: each.shapes[0] for each in module.parameters.values()}
     looked_up = {"weights.embedding"} if "weights.lm_head" in held else set()
     weights = sum(shape.bytes for name, shape in held.items() if name.startswith("weights.") and name not in looked_up)
-    if step.phase == "prefill":
-        return weights + memory.results
+    if program.step.phase == "prefill":
+        return weights + (program.memory.results if program.memory else 0)
     pages = expected.pages.read * expected.chosen.machine.sizes.layers
     return weights + sum(
         shape.bytes // shape.dims[0] * pages for name, shape in held.items() if name.startswith("cache")

@@ -28,18 +28,23 @@ class MemoryLine:
 
 
 def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
-    """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only."""
-    lines = []
+    """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only.
+
+    The keys and values that one chunk of a prompt hands to the next are what prefill adds.
+    """
+    lines, passed_on = [], _passed_on(phase, memory)
     weights = hbm.weights + (hbm.copies or 0)
     given = {"prefill": weights, "generate": hbm.weights + hbm.kv_cache}
     if phase in given:
-        lines.append(MemoryLine("arguments", given[phase], memory.arguments, _near(given[phase], memory.arguments)))
+        found = memory.arguments - passed_on
+        lines.append(MemoryLine("arguments", given[phase], found, _near(given[phase], found)))
     if phase in ("insert", "generate"):
         kept: Verdict = "equal" if memory.kept >= hbm.kv_cache else "lost"
         lines.append(MemoryLine("cache kept in place", hbm.kv_cache, memory.kept, kept))
     budget = hbm.activations + hbm.logits
-    added: Verdict = "within" if memory.added <= budget else "over"
-    lines.append(MemoryLine("temporaries and results", budget, memory.added, added if native else "not judged"))
+    found = memory.added + passed_on
+    added: Verdict = "within" if found <= budget else "over"
+    lines.append(MemoryLine("temporaries and results", budget, found, added if native else "not judged"))
     return tuple(lines)
 
 
@@ -49,12 +54,17 @@ def total_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tupl
     The code of the programs is in the reserve.
     """
     held = (hbm.copies or 0) + max(memory.arguments for step, memory in memories.items() if step.phase == "generate")
-    found = held + max(memory.added for memory in memories.values())
+    found = held + max(memory.added + _passed_on(step.phase, memory) for step, memory in memories.items())
     lines = ("total while serving", hbm.total), ("a chip's HBM less its reserve", hbm.available)
     return tuple(
         MemoryLine(what, planned, found, ("within" if found <= planned else "over") if native else "not judged")
         for what, planned in lines
     )
+
+
+def _passed_on(phase: Phase, memory: Memory) -> int:
+    """Bytes that one chunk of a prompt hands to the next."""
+    return memory.kept if phase == "prefill" else 0
 
 
 def _near(planned: int, found: int) -> Verdict:

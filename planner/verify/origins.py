@@ -3,7 +3,7 @@
 A value is followed upwards through tuples, loops (a loop carries its arrays in place), calls and fusions.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from planner.verify.hlo import Computation, Instruction, Module
@@ -48,40 +48,57 @@ class Origins:
 
     def of(self, home: Computation, each: Instruction, index: int | None = None) -> Origin | None:
         """The origin of the value of an instruction, or of element `index` of its tuple; None for a computed value."""
-        here = Place(home.name, each.name)
-        match each.opcode:
-            case "parameter":
-                return self._of_parameter(home, each, index)
-            case "get-tuple-element":
-                return self._of_operand(home, each, 0, int(each.attributes.partition("index=")[2].partition(",")[0]))
-            case "tuple":
-                return None if index is None else self._of_operand(home, each, index)
-            case "while":
-                return self._of_operand(home, each, 0, index)
-            case "fusion":
-                body = self._module.computations[each.called[0]]
-                return self.of(body, body.root, index)
-            case opcode if opcode in MOVES:
-                found = self._of_operand(home, each, 0)
-                return found and replace(found, moves=(*found.moves, here))
-            case opcode if opcode in UPDATES:
-                found = self._of_operand(home, each, 0)
-                return found and replace(found, updates=(*found.updates, here))
-            case opcode if opcode in PASSES:
-                return self._of_operand(home, each, 0)
+        moves: list[Place] = []
+        updates: list[Place] = []
+        value: Value | None = Value(home, each, index)
+        while value is not None:
+            place = Place(value.home.name, value.each.name)
+            if value.each.opcode == "parameter" and value.home.name == self._module.entry:
+                return Origin(value.each, tuple(reversed(moves)), tuple(reversed(updates)))
+            if value.each.opcode in MOVES:
+                moves.append(place)
+            if value.each.opcode in UPDATES:
+                updates.append(place)
+            value = self._before(*value)
         return None
 
-    def _of_operand(self, home: Computation, each: Instruction, number: int, index: int | None = None) -> Origin | None:
-        operand = home.instructions.get(each.operands[number]) if number < len(each.operands) else None
-        return self.of(home, operand, index) if operand else None
+    def _before(self, home: Computation, each: Instruction, index: int | None) -> "Value | None":
+        """The value that a value is, one instruction earlier."""
+        match each.opcode:
+            case "parameter":
+                return self._given(home, each, index)
+            case "get-tuple-element":
+                return _operand(home, each, 0, int(each.attributes.partition("index=")[2].partition(",")[0]))
+            case "tuple":
+                return None if index is None else _operand(home, each, index)
+            case "while":
+                return _operand(home, each, 0, index)
+            case "fusion":
+                body = self._module.computations[each.called[0]]
+                return Value(body, body.root, index)
+            case opcode if opcode in MOVES | UPDATES | PASSES:
+                return _operand(home, each, 0)
+        return None
 
-    def _of_parameter(self, home: Computation, each: Instruction, index: int | None) -> Origin | None:
-        if home.name == self._module.entry:
-            return Origin(each)
+    def _given(self, home: Computation, each: Instruction, index: int | None) -> "Value | None":
+        """What the caller of a computation gives it as a parameter."""
         if home.name not in self._callers:
             return None
         name, caller = self._callers[home.name]
         number = int(each.arguments)
         if caller.opcode == "conditional":
             number = 1 + caller.called.index(home.name)
-        return self._of_operand(self._module.computations[name], caller, number, index)
+        return _operand(self._module.computations[name], caller, number, index)
+
+
+class Value(NamedTuple):
+    """The value of an instruction of a computation, or element number `part` of its tuple."""
+
+    home: Computation
+    each: Instruction
+    part: int | None
+
+
+def _operand(home: Computation, each: Instruction, number: int, index: int | None = None) -> Value | None:
+    operand = home.instructions.get(each.operands[number]) if number < len(each.operands) else None
+    return Value(home, operand, index) if operand else None

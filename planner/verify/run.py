@@ -4,10 +4,10 @@ Both compute in float32 from the same random weights, so that layouts may change
 quantises stays quantised.
 """
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
+from importlib import import_module
 from io import StringIO
 from types import ModuleType
 from typing import Any, Literal
@@ -103,7 +103,7 @@ def on_one_device(plan: Plan) -> Plan:
 
 def numbers_of(package: ModuleType, config: Any, devices: Sequence[Any]) -> Numbers:
     """What a package computes for prompts of several lengths, with random weights."""
-    module = {name: sys.modules[f"{package.__name__}.{name}"] for name in ("checkpoint", "loading", "sampling")}
+    module = {name: import_module(f"{package.__name__}.{name}") for name in ("checkpoint", "loading", "sampling")}
     with redirect_stderr(StringIO()):
         mesh = package.make_mesh(devices)
         weights = module["loading"].load_weights(module["checkpoint"].RandomCheckpoint(config), config, mesh)

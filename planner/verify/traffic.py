@@ -75,16 +75,33 @@ def moved(module: Module, pages: Pages) -> Iterator[Moved]:
 
 
 def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
-    """The plan address of an instruction: its own, that of what it fuses, or that of what waits for it or reads it."""
-    if found := _ADDRESS.findall(each.scope):
-        return str(found[-1])
-    for called in each.called if each.opcode == "fusion" else ():
-        for fused in reversed(list(module.computations[called].instructions.values())):
-            if found := _ADDRESS.findall(fused.scope):
-                return str(found[-1])
+    """The plan address of an instruction: its own, or of what it fuses, of what reads its value, of what made it."""
+    return _own_address(module, each) or _reading(module, home, each) or _making(module, home, each)
+
+
+def _own_address(module: Module, each: Instruction) -> str | None:
+    fused = list(module.computations[each.called[0]].instructions.values()) if each.opcode == "fusion" else []
+    for instruction in (each, *reversed(fused)):
+        if found := _ADDRESS.findall(instruction.scope):
+            return str(found[-1])
+    return None
+
+
+def _reading(module: Module, home: Computation, each: Instruction) -> str | None:
+    """The address of the first that reads a value and has one, through copies of it."""
     for reader in home.instructions.values():
         if each.name in reader.operands and reader.opcode not in ("while", "tuple"):
-            return address_in(module, home, reader)
+            return _own_address(module, reader) or _reading(module, home, reader)
+    return None
+
+
+def _making(module: Module, home: Computation, each: Instruction) -> str | None:
+    """The address of the first that a value is made of and has one."""
+    for operand in home.operands(each):
+        if operand.opcode not in ("constant", "get-tuple-element", "parameter"):
+            found = _own_address(module, operand) or _making(module, home, operand)
+            if found:
+                return found
     return None
 
 

@@ -151,6 +151,137 @@ CASES = [
         P(tokens=("x", "y"), q_heads=("y",), kv_heads=("y",)),
     ),
 ]
+WIDE: dict[str, Any] = {**TINY, "q_heads": 8, "kv_heads": 2}
+ALL: dict[str, Any] = {**TINY, "q_heads": 8, "kv_heads": 8}
+ONE_KV: dict[str, Any] = {**TINY, "q_heads": 8, "kv_heads": 1}
+GENERATE_CASES = [
+    Case("rows_of_data", XY, G(rows=("x", "y")), P()),
+    Case(
+        "rows_beside_heads",
+        XY,
+        G(rows=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+        P(q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("y",)),
+        model=ALL,
+    ),
+    Case(
+        "rows_in_every_block",
+        XY,
+        G(rows=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("x", "y"), vocab=("x", "y")),
+        P(q_heads=("y",), kv_heads=("y",), d_ff=("x", "y"), vocab=("x", "y")),
+        model=ALL,
+    ),
+    Case(
+        "rows_by_all_to_all",
+        SPLIT,
+        G(rows=("x",), batch=("y1",), q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("x", "y0"), vocab=("x", "y1")),
+        P(q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("x", "y0"), vocab=("x", "y1")),
+        model=WIDE,
+    ),
+    Case(
+        "rows_of_two_d",
+        SPLIT,
+        G(rows=("y0",), batch=("x",), d_model=("x",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y0", "y1"), vocab=()),
+        P(d_model=("x",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y0", "y1")),
+        model=WIDE,
+    ),
+    Case(
+        "rows_apart_in_each_block",
+        SPLIT,
+        G(rows=("x", "y0"), q_heads=("y1",), d_ff=("y0", "y1"), vocab=("x",)),
+        P(q_heads=("y1",), d_ff=("y0", "y1"), vocab=("x",)),
+        model=ONE_KV,
+    ),
+    Case(
+        "rows_of_three_axes",
+        SPLIT,
+        G(rows=("x", "y0", "y1"), d_ff=("x", "y1"), vocab=("y0",)),
+        P(d_ff=("x", "y1"), vocab=("y0",)),
+        model=ODD,
+    ),
+    Case(
+        "rows_summed_whole",
+        XY,
+        G(rows=("x",), d_model=("y",), batch=("y",), d_ff=("x",), vocab=("x",)),
+        P(d_model=("y",), d_ff=("x",), vocab=("x",)),
+        smallest_shard=8,
+    ),
+    Case("tokens_alone", FLAT, G(q_heads=("x",), kv_tokens=("x",)), P(q_heads=("x",)), model=ONE_KV),
+    Case(
+        "tokens_beside_heads",
+        XY,
+        G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",), d_ff=("x", "y"), vocab=("y",)),
+        P(tokens=("y",), q_heads=("x", "y"), kv_heads=("x",), d_ff=("x", "y"), vocab=("y",)),
+        model=WIDE,
+    ),
+    Case(
+        "tokens_of_padded_heads",
+        {"x": 2, "y": 2},
+        G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",)),
+        P(q_heads=("x", "y"), kv_heads=("x",)),
+        model={**ODD, "q_heads": 9, "kv_heads": 3},
+    ),
+    Case(
+        "tokens_of_whole_groups",
+        XY,
+        G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",)),
+        P(tokens=("x",), q_heads=("y",)),
+        model=ALL,
+    ),
+    Case(
+        "tokens_by_all_to_all",
+        SPLIT,
+        G(batch=("y0",), q_heads=("x", "y0", "y1"), kv_heads=("x",), kv_tokens=("y1",), d_ff=("y0",), vocab=("x",)),
+        P(q_heads=("x", "y0", "y1"), kv_heads=("x",), d_ff=("y0",), vocab=("x",)),
+        model=ALL,
+    ),
+    Case(
+        "tokens_by_all_to_all_padded",
+        SPLIT,
+        G(batch=("x",), q_heads=("x", "y0", "y1"), kv_tokens=("y0", "y1"), d_ff=("y0",), vocab=("x",)),
+        P(tokens=("y1",), q_heads=("x", "y0"), d_ff=("y0",), vocab=("x",)),
+        model=ODD,
+    ),
+    Case(
+        "tokens_of_copied_heads",
+        SPLIT,
+        G(q_heads=("x", "y0", "y1"), kv_heads=("x",), kv_tokens=("y1",), d_ff=("y0", "y1"), vocab=("x",)),
+        P(q_heads=("x", "y0", "y1"), kv_heads=("x",), d_ff=("y0", "y1"), vocab=("x",)),
+        model=WIDE,
+    ),
+    Case(
+        "tokens_of_two_d",
+        SPLIT,
+        G(
+            batch=("x",),
+            d_model=("x",),
+            q_heads=("y0", "y1"),
+            kv_heads=("y0",),
+            kv_tokens=("y1",),
+            d_ff=("y0", "y1"),
+            vocab=("y0",),
+        ),
+        P(d_model=("x",), q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("y0", "y1"), vocab=("y0",)),
+        model=WIDE,
+    ),
+    Case(
+        "tokens_and_rows",
+        SPLIT,
+        G(rows=("x",), q_heads=("y0", "y1"), kv_heads=("y0",), kv_tokens=("y1",), d_ff=("x", "y0"), vocab=("y1",)),
+        P(q_heads=("y0", "y1"), kv_heads=("y0",), d_ff=("x", "y0"), vocab=("y1",)),
+        model=WIDE,
+        page_tokens=2,
+    ),
+    Case(
+        "tokens_summed_whole",
+        XY,
+        G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",)),
+        P(q_heads=("x", "y"), kv_heads=("x",)),
+        model=WIDE,
+        smallest_shard=8,
+    ),
+]
+GENERATE_CASES = [replace(case, page_tokens=min(case.page_tokens, 4)) for case in GENERATE_CASES]
+"""The residual stream cut by sequences, the cache by tokens; in pages so small that every chip has some of each."""
 INT8 = [
     replace(case, name=f"{case.name}_int8", weights="int8")
     for case in CASES
@@ -191,6 +322,13 @@ READS = [
     _read("two_d_gathered", "chunks_of_prompts_apart", 2, 8, weights="int8"),
 ]
 """Cases that read several prompts together, or in chunks; the last chunk of a bucket may be padded."""
+INT8_CACHES = [
+    replace(case, name=f"{case.name}_int8_cache", kv_cache="int8")
+    for case in (*CASES, *GENERATE_CASES)
+    if case.name in ("one_device", "two_d", "batch_everywhere", "pieces_partly_kept", "rows_by_all_to_all")
+    or case.name in ("tokens_by_all_to_all_padded", "tokens_of_two_d", "tokens_and_rows")
+]
+"""Caches of int8 values with a scale for each token and head, cut in every way."""
 _ONE_D = G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("y", "x"), vocab=("x", "y"))
 _HALVED = P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y"))
 COPIED = [

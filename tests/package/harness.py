@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from planner.render import write_package
 from tests.render.plans import Case, make_plan
 
 _numbers = count()
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -63,38 +64,82 @@ def as_logits(offers: np.ndarray, vocab: int) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PhaseLogits:
-    """Candidates' logits [prompts, vocab] of prefill and of generate, and the engine that made them."""
+class Request:
+    """A sequence of a replay: what is read, the slot it sits in, and the steps from which and before which it runs."""
 
-    after_prompt: np.ndarray
-    after_token: np.ndarray
+    prompt: tuple[int, ...]
+    slot: int
+    begin: int
+    end: int
+
+    def token(self, step: int) -> int:
+        """The token that a generate step reads: any, the same in every run."""
+        return (31 * step + 17 * self.slot + 7 * len(self.prompt)) % 250
+
+    @property
+    def tokens(self) -> list[int]:
+        """All tokens that are read."""
+        return [*self.prompt, *(self.token(step) for step in range(self.begin, self.end))]
+
+
+STEPS = 16
+REQUESTS = (
+    Request((3, 200, 17, 42, 0, 9, 101, 13, 88, 5, 61), slot=0, begin=0, end=STEPS),
+    Request((7,) * 20, slot=3, begin=0, end=7),
+    Request((1, 2, 3), slot=6, begin=0, end=STEPS),
+    Request((90, 80, 70, 60, 50), slot=3, begin=9, end=STEPS),
+)
+"""Prompts of unequal length beside idle slots; a slot that is released, stays idle for two steps, and is used again."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """For each request [1 + steps, vocab]: candidates' logits after the prompt, and after each step that it runs in."""
+
+    logits: tuple[np.ndarray, ...]
     engine: Any
 
 
-def phase_logits(package: Package, config: Any, weights: Any, prompts: Sequence[Sequence[int]]) -> PhaseLogits:
-    """Candidates' logits of both phases: after each prompt, and one generated token later for all prompts in slots.
-
-    Prompt i sits in slot (i * 3) % batch; the other slots are idle. The token generate reads is 7.
-    """
+def replay(
+    package: Package, config: Any, weights: Any, requests: Sequence[Request] = REQUESTS, pages: Any = None
+) -> Replay:
+    """What `requests` give in so many steps; `pages`: slot -> its page ids, where they are not its own."""
     sampling, engine = package.module("sampling"), package.module("engine").Engine(weights, config, package.mesh)
     choose, sampling.choose = sampling.choose, _offers
+    found: list[list[np.ndarray]] = [[] for _ in requests]
     try:
-        first = [offered for some in _batches(prompts, config.prompts) for offered in _prefilled(engine, some)]
-        for index, (_, read) in enumerate(first):
-            engine.insert(replace(read, first=7), index * 3 % config.batch)
-        _, slots = engine._program("generate")(engine._weights, engine._cache, engine._slots)
+        for step in range(max(request.end for request in requests)):
+            for request in requests:
+                if request.end == step:
+                    engine.release(request.slot)
+            _begin(engine, [(at, each) for at, each in enumerate(requests) if each.begin == step], found, pages)
+            tokens = np.zeros(config.batch, np.int32)
+            running = [index for index, each in enumerate(requests) if each.begin <= step < each.end]
+            for index in running:
+                tokens[requests[index].slot] = requests[index].token(step)
+            slots = replace(engine._slots, tokens=engine._put(tokens)[0])
+            engine._cache, made = engine._program("generate")(engine._weights, engine._cache, slots)
+            engine._slots = replace(made, tokens=slots.tokens)
+            offers = as_logits(made.tokens, config.vocab)
+            for index in running:
+                found[index].append(offers[requests[index].slot])
     finally:
         sampling.choose = choose
-    made = as_logits(slots.tokens, config.vocab)
-    return PhaseLogits(
-        as_logits(np.stack([offers for offers, _ in first]), config.vocab),
-        made[[index * 3 % config.batch for index in range(len(prompts))]],
-        engine,
-    )
+    return Replay(tuple(np.stack(each) for each in found), engine)
 
 
-def _batches(prompts: Sequence[Sequence[int]], size: int) -> list[Sequence[Sequence[int]]]:
-    return [prompts[begin : begin + size] for begin in range(0, len(prompts), size)]
+def _begin(engine: Any, begun: Sequence[tuple[int, Request]], found: list[list[np.ndarray]], pages: Any) -> None:
+    """Read prompts, as many together as the plan does, and give them their slots; `found` gets their candidates."""
+    for some in _batches(begun, engine.config.prompts):
+        read = _prefilled(engine, [request.prompt for _, request in some])
+        for (index, request), (offers, prefilled) in zip(some, read, strict=True):
+            taken = None if pages is None else pages[request.slot]
+            engine.insert(replace(prefilled, first=request.token(request.begin)), request.slot, pages=taken)
+            found[index].append(as_logits(offers[None], engine.config.vocab)[0])
+
+
+def _batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[begin : begin + size] for begin in range(0, len(items), size)]
 
 
 def _prefilled(engine: Any, prompts: Sequence[Sequence[int]]) -> list[tuple[np.ndarray, Any]]:

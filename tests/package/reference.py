@@ -50,12 +50,29 @@ def rotate(x: np.ndarray, angles: np.ndarray) -> np.ndarray:
     return np.concatenate([a * cos - b * sin, a * sin + b * cos], axis=-1)
 
 
-def attention(model: Mapping[str, Any], read: Read, layer: int, h: np.ndarray) -> np.ndarray:
-    """The attention block on normalised rows `h` [tokens, d_model]."""
+def int8_cached(kv: np.ndarray) -> np.ndarray:
+    """Keys or values [tokens, heads, head_dim] as an int8 cache gives them back: a scale for each token and head."""
+    scale = np.abs(kv).max(axis=-1, keepdims=True) / 127
+    return np.round(kv / scale) * scale
+
+
+def attention(
+    model: Mapping[str, Any], read: Read, layer: int, h: np.ndarray, cached_from: int | None = None
+) -> np.ndarray:
+    """The attention block on normalised rows `h` [tokens, d_model]; rows from `cached_from` on read an int8 cache."""
     tokens, head_dim = h.shape[0], model["head_dim"]
     angles = np.arange(tokens)[:, None] * frequencies(model)
     q, k, v = ((h @ read(part, layer).T).reshape(tokens, -1, head_dim) for part in ("q", "k", "v"))
     q, k = rotate(q, angles), rotate(k, angles)
+    out = attended(model, q, k, v)
+    if cached_from is not None:
+        out[cached_from:] = attended(model, q, int8_cached(k), int8_cached(v))[cached_from:]
+    return out.reshape(tokens, -1) @ read("o", layer).T
+
+
+def attended(model: Mapping[str, Any], q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """What each query [tokens, heads, head_dim] finds among the keys and values up to its own."""
+    tokens, head_dim = q.shape[0], q.shape[2]
     group = model["q_heads"] // model["kv_heads"]
     out = np.empty_like(q)
     hidden = np.triu(np.full((tokens, tokens), -np.inf), 1)
@@ -63,16 +80,16 @@ def attention(model: Mapping[str, Any], read: Read, layer: int, h: np.ndarray) -
         scores = q[:, head] @ k[:, head // group].T / np.sqrt(head_dim) + hidden
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         out[:, head] = weights / weights.sum(axis=-1, keepdims=True) @ v[:, head // group]
-    return out.reshape(tokens, -1) @ read("o", layer).T
+    return out
 
 
-def logits(model: Mapping[str, Any], read: Read, ids: Sequence[int]) -> np.ndarray:
-    """float32[tokens, vocab]: the logits after each token of `ids`."""
+def logits(model: Mapping[str, Any], read: Read, ids: Sequence[int], cached_from: int | None = None) -> np.ndarray:
+    """float32[tokens, vocab]: the logits after each token of `ids`; rows from `cached_from` on read an int8 cache."""
     embedding = read("embedding", None)
     x = embedding[list(ids)].astype(np.float32)
     for layer in range(model["layers"]):
         h = rms_norm(x, read("attention_norm", layer), model["norm_eps"]).astype(np.float32)
-        x = x + attention(model, read, layer, h).astype(np.float32)
+        x = x + attention(model, read, layer, h, cached_from).astype(np.float32)
         h = rms_norm(x, read("mlp_norm", layer), model["norm_eps"]).astype(np.float32)
         gate, up = h @ read("gate", layer).T, h @ read("up", layer).T
         x = x + (gate / (1 + np.exp(-gate)) * up) @ read("down", layer).T

@@ -18,10 +18,9 @@ from planner.verify.hlo import parse
 from planner.verify.transfers import Transfer, transfers
 from tests.package import reference
 from tests.package.cases import FLAT, ODD, XY, Case
-from tests.package.harness import Package, load, load_plan, phase_logits
+from tests.package.harness import REQUESTS, Package, load, load_plan, replay
 from tests.render.plans import TINY
 
-PROMPTS = ([3, 20, 17, 42, 0, 9, 101], [7] * 12, [1, 2])
 BATCH = 8
 
 
@@ -63,11 +62,11 @@ def generate_transfers(package: Package) -> list[Transfer]:
 def assert_plain(package: Package, model: dict[str, Any]) -> None:
     """Both phases of a package have the logits of the plain model."""
     config = package.module("config").MODEL
-    found = phase_logits(package, config, weights_of(package, config), PROMPTS)
+    played = replay(package, config, weights_of(package, config))
     read = package.module("checkpoint").RandomCheckpoint(config).read
-    for index, prompt in enumerate(PROMPTS):
-        expected = reference.logits(model, read, [*prompt, 7])[-2:]
-        for made, wanted in zip((found.after_prompt[index], found.after_token[index]), expected, strict=True):
+    for request, logits in zip(REQUESTS, played.logits, strict=True):
+        expected = reference.logits(model, read, request.tokens)[len(request.prompt) - 1 :]
+        for made, wanted in zip(logits, expected, strict=True):
             held = ~np.isnan(made)
             np.testing.assert_allclose(made[held], wanted[held], atol=2e-4, rtol=2e-4)
 
@@ -170,7 +169,7 @@ def test_axes_of_one_chip_are_like_others(mesh: dict[str, int], tmp_path: Path) 
     heads = (last,) if mesh[last] <= TINY["kv_heads"] else ()
     generate = G(batch=(first,), d_model=(first,), q_heads=heads, kv_heads=heads, d_ff=(last,), vocab=tuple(mesh))
     prefill = P(tokens=(first,), q_heads=heads, kv_heads=heads, d_ff=(last,), vocab=tuple(mesh))
-    assert_plain(load(Case("ones", mesh, generate, prefill, buckets=(16,), context=32), tmp_path), TINY)
+    assert_plain(load(Case("ones", mesh, generate, prefill, buckets=(32,), context=48), tmp_path), TINY)
 
 
 def test_logits_stay_on_their_chips(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def kernels() -> ModuleType:
-    text = environment(None).get_template("kernels.py.j2").render(view=SimpleNamespace(header="Rendered"))
+    kv_layout = SimpleNamespace(vmem_bytes=64 * 2**20)
+    view = SimpleNamespace(header="Rendered", generate=SimpleNamespace(kv_layout=kv_layout))
+    text = environment(None).get_template("kernels.py.j2").render(view=view)
     module = ModuleType("kernels")
     exec(compile(text, "kernels.py", "exec"), module.__dict__)
     return module

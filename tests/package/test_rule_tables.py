@@ -10,38 +10,42 @@ from planner.verify.compare import compare
 from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
-from tests.package.cases import CASES, COPIED, INT8, POOLS, READS
-from tests.package.harness import load, phase_logits
-from tests.render.plans import Case, generate_collectives, prefill_collectives
+from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
+from tests.package.harness import REQUESTS, load, replay
+from tests.render.plans import Case, generate_collectives, prefill_collectives, reading_mesh
 
-PROMPTS = ([3, 200, 17, 42, 0, 9, 101, 13, 88, 5, 61], [7] * 20, [1, 2, 3])
 BUCKET = 32
 
 
 @dataclass(frozen=True)
 class Run:
-    """A package's candidates after each prompt, and one token later; and the text of its compiled steps."""
+    """A package's candidates after each prompt and after every generate step; and the text of its compiled steps."""
 
     case: Case
-    after_prompt: np.ndarray
-    after_token: np.ndarray
+    logits: tuple[np.ndarray, ...]
     read: reference.Read
     prefill: str
     generate: str
 
 
-@pytest.fixture(scope="module", params=[*CASES, *INT8, *READS, *COPIED, *POOLS], ids=lambda case: case.name)
+EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS)
+
+
+@pytest.fixture(scope="module", params=EVERY, ids=lambda case: case.name)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
     case = replace(request.param, context=48, buckets=(BUCKET,))
     package = load(case, tmp_path_factory.mktemp(case.name))
     checkpoint, config = package.module("checkpoint"), package.module("config").MODEL
     random = checkpoint.RandomCheckpoint(config)
     weights = package.module("loading").load_weights(random, config, package.mesh)
-    logits = phase_logits(package, config, weights, PROMPTS)
+    played = replay(package, config, weights)
     read = int8_reader(random.read) if case.weights == "int8" else random.read
-    programs = logits.engine._programs
-    texts = (programs["prefill", config.buckets[0]].as_text(), programs["generate", 0].as_text())
-    return Run(case, logits.after_prompt, logits.after_token, read, *texts)
+    programs = played.engine._programs
+    generate = programs["generate", 0]
+    if case.generate.rows:  # what a replay brings together at the end is more than a token of each row
+        generate = package.module("generate").lower_generate(config, played.engine.mesh).compile()
+    texts = (programs["prefill", config.buckets[0]].as_text(), generate.as_text())
+    return Run(case, played.logits, read, *texts)
 
 
 def int8_reader(read: reference.Read) -> reference.Read:
@@ -58,9 +62,11 @@ def int8_reader(read: reference.Read) -> reference.Read:
 
 
 def test_both_phases_agree_with_the_plain_model(run: Run) -> None:
-    for index, prompt in enumerate(PROMPTS):
-        expected = reference.logits(run.case.model, run.read, [*prompt, 7])[-2:]
-        for found, wanted in ((run.after_prompt[index], expected[0]), (run.after_token[index], expected[1])):
+    for request, logits in zip(REQUESTS, run.logits, strict=True):
+        length = len(request.prompt)
+        cached_from = length if run.case.kv_cache == "int8" else None
+        expected = reference.logits(run.case.model, run.read, request.tokens, cached_from)[length - 1 :]
+        for found, wanted in zip(logits, expected, strict=True):
             held = ~np.isnan(found)
             assert held.sum() == 64
             np.testing.assert_allclose(found[held], wanted[held], atol=2e-4, rtol=2e-4)
@@ -73,8 +79,10 @@ def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
         "prefill": (run.prefill, prefill_collectives(run.case, BUCKET)),
     }
     for phase, (text, planned) in wanted.items():
-        found = transfers(parse(text), run.case.mesh)
+        found = transfers(parse(text), reading_mesh(run.case) if phase == "prefill" else run.case.mesh)
         if phase == "prefill":
-            found = [replace(each, count=each.count * steps_of(BUCKET, run.case.chunk).number) for each in found]
+            stages = reading_mesh(run.case)[run.case.stages] if run.case.stages else 1
+            runs = stages * steps_of(BUCKET, run.case.chunk).number
+            found = [replace(each, count=each.count * runs) for each in found]
         rows = compare(planned, found)
         assert [row for row in rows if row.status != "matched"] == []

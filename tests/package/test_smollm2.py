@@ -10,7 +10,7 @@ import pytest
 
 from planner.plan.schema import Plan
 from tests.package import reference
-from tests.package.harness import load_plan, phase_logits
+from tests.package.harness import Request, load_plan, replay
 from tests.plans_of import example_plan
 from tests.render.plans import SMOLLM2
 
@@ -83,9 +83,9 @@ def test_first_tokens_and_logits_equal_the_plain_reading(name: str, tmp_path: Pa
     assert len(made) == TOKENS
     expected = plain_logits((*prompt, *made))[len(prompt) - 1 : -1]
     assert made == expected.argmax(axis=1).tolist()
-    logits = phase_logits(package, config, weights, [prompt])
-    np.testing.assert_allclose(*_held(logits.after_prompt, expected[:1]), atol=2e-3)
-    np.testing.assert_allclose(*_held(logits.after_token, plain_logits((*prompt, 7))[-1:]), atol=2e-3)
+    request = Request(tuple(prompt), slot=3, begin=0, end=2)
+    (logits,) = replay(package, config, weights, [request]).logits
+    np.testing.assert_allclose(*_held(logits, plain_logits(tuple(request.tokens))[len(prompt) - 1 :]), atol=2e-3)
 
 
 def test_heads_that_do_not_divide_are_padded_by_kv_group_and_counted() -> None:
@@ -113,7 +113,8 @@ def test_every_cache_shard_is_its_share(tmp_path: Path) -> None:
     cache = package.module("kv_cache").empty_cache(config, package.mesh)
     slots = plan.generate.batch
     pages = 30 * (slots * 512 // 16 + 1)
-    assert {shard.data.shape for shard in cache.addressable_shards} == {(pages, 16, 2, 64)}
-    assert len(cache.addressable_shards) == 8
-    assert jax.tree.leaves(cache)[0].dtype == np.float32
-    assert cache.addressable_shards[0].data.nbytes == plan.hbm.kv_cache
+    shards = cache.pages.addressable_shards
+    assert {shard.data.shape for shard in shards} == {(pages, 16, 2, 64)}
+    assert len(shards) == 8
+    assert [each.dtype for each in jax.tree.leaves(cache)] == [np.float32]
+    assert shards[0].data.nbytes == plan.hbm.kv_cache

@@ -12,8 +12,16 @@ from typing import Any
 import pytest
 
 from planner.plan.schema import GenerateRules as G
+from planner.plan.schema import PrefillRules as P
+from planner.problem.hbm import kv_cache_bytes
+from planner.problem.rules import GenerateRules as GenerateTable
+from planner.problem.rules import Ways
+from planner.verify.compare import compare
+from planner.verify.copies import copies
+from planner.verify.hlo import parse
+from planner.verify.transfers import transfers
 from tests.package.harness import Package, load
-from tests.render.plans import TINY
+from tests.render.plans import LLAMA_70B, TINY, Case, generate_collectives, program_of
 from tests.render.test_render import LLAMA
 
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -84,6 +92,76 @@ def test_a_cache_without_the_kernel_stays_in_place(tmp_path: Path) -> None:
         cache = compiled.memory_analysis().alias_size_in_bytes
         assert cache > 30e6
         assert largest_copy_bytes(compiled.as_text()) < cache / 8
+
+
+EIGHT_B = {**LLAMA_70B, "layers": 32, "d_model": 4096, "d_ff": 14336, "q_heads": 32}
+KEPT = [
+    Case(
+        "tokens_cut",
+        {"x": 2, "y": 4},
+        G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",), d_ff=("y", "x"), vocab=("x", "y")),
+        P(tokens=("x",), q_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+        model=EIGHT_B,
+        weights="bf16",
+    ),
+    Case(
+        "rows_cut_int8",
+        {"x": 2, "y": 4},
+        G(rows=("x", "y"), d_ff=("y",), vocab=("x",)),
+        P(d_ff=("y",), vocab=("x",)),
+        model=EIGHT_B,
+        weights="bf16",
+        kv_cache="int8",
+        batch=64,
+    ),
+    Case(
+        "tokens_cut_int8",
+        {"x": 4, "y": 4},
+        G(q_heads=("y", "x"), kv_heads=("y",), kv_tokens=("x",), d_ff=("x", "y"), vocab=("x", "y")),
+        P(tokens=("x",), q_heads=("y",), kv_heads=("y",), d_ff=("y",), vocab=("x", "y")),
+        model=LLAMA_70B,
+        kv_cache="int8",
+    ),
+    Case(
+        "narrow_heads_int8",
+        {"x": 2, "y": 4},
+        G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), vocab=("x", "y")),
+        P(q_heads=("y",), kv_heads=("y",), vocab=("x", "y")),
+        model={**TINY, "q_heads": 24, "kv_heads": 12, "head_dim": 64, "layers": 8},
+        weights="bf16",
+        kv_cache="int8",
+    ),
+]
+TPU: dict[str, Any] = {"chip": "v5e", "activations": "bf16", "context": 4096, "page_tokens": 128, "buckets": (512,)}
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: case.name)
+def test_every_cache_stays_in_place_under_the_planned_collectives(case: Case, tmp_path: Path) -> None:
+    kv_cache = "bf16" if case.kv_cache == "float32" else case.kv_cache
+    weights = "int8" if case.weights == "float32" else case.weights
+    shape = "x".join(map(str, case.mesh.values()))
+    case = replace(case, kv_cache=kv_cache, weights=weights, slice=shape, smallest_shard=8, **TPU)
+    package = load(case, tmp_path)
+    mesh, config = (
+        package.module("sharding").make_mesh(topology(f"v5e:{shape}").devices),
+        package.module("config").MODEL,
+    )
+    generate = package.module("generate").lower_generate(config, mesh).compile()
+    insert = package.module("kv_cache").lower_insert(config, mesh, 512).compile()
+    for step, kernels in ((generate, 3 if kv_cache == "int8" else 1), (insert, 0)):
+        memory, module = step.memory_analysis(), parse(step.as_text())
+        assert memory.alias_size_in_bytes == planned_cache_bytes(case)
+        assert [copy for copy in copies(module, on_tpu=True) if copy.array.startswith("cache")] == []
+        assert step.as_text().count('custom_call_target="tpu_custom_call"') == kernels
+        wanted = generate_collectives(case) if step is generate else ()
+        assert [row for row in compare(wanted, transfers(module, case.mesh)) if row.status != "matched"] == []
+
+
+def planned_cache_bytes(case: Case) -> int:
+    """The bytes of the cache on one chip, as the planner counts them for a TPU."""
+    sizes = replace(program_of(case).sizes, lanes=128)
+    rules = GenerateTable(**case.generate.model_dump(mode="python"))
+    return kv_cache_bytes(rules, case.batch, case.context, case.page_tokens, sizes, Ways(dict(case.mesh)))
 
 
 def test_the_kernel_is_for_tpus_only(tmp_path: Path, package: Package) -> None:

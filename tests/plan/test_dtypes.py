@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from planner.commands import PlanRequest, plan_command
 from planner.diff import compare, diff_to_text
 from planner.diff.schema import REWRITES_KV_CACHE, REWRITES_WEIGHTS
-from planner.errors import InfeasibleSpec, Unsupported
+from planner.errors import InfeasibleSpec
 from planner.explain.why_not import why_not
 from planner.plan.file import plan_from_yaml, plan_to_yaml
 from planner.plan.machine import machine_of, resolved_spec, spec_of, stored_dtypes
 from planner.plan.make import make_plan, solve_spec
 from planner.plan.schema import Plan
 from planner.problem.sizes import sizes_of
-from planner.render.model import read_model
+from planner.render import render_package
+from planner.render.model import DTYPES, read_model
 from planner.spec import SpecErrors, load_spec, resolutions, spec_from_data, spec_to_data
 from planner.sweep.grid import read_grid
 from planner.sweep.run import run_sweep
@@ -156,14 +157,15 @@ def test_a_list_that_takes_what_was_there_rewrites_nothing() -> None:
 def test_a_package_is_rendered_in_the_dtypes_that_were_taken() -> None:
     plan = example_plan(L70B, *BOTH)
     assert plan.dtypes is not None
-    assert (plan.dtypes.weights, plan.dtypes.kv_cache) == ("int8", "bf16")
+    assert (plan.dtypes.weights, plan.dtypes.kv_cache) == ("int8", "int8")
     model = read_model(plan)
-    assert (model.weights_dtype, model.kv_dtype) == ("int8", "bf16")
+    assert (model.weights_dtype, model.kv_dtype) == ("int8", "int8")
 
 
-def test_packages_for_no_choice_are_refused_by_name() -> None:
-    with pytest.raises(Unsupported, match="int8 KV cache"):
-        example_plan(L70B, "model.kv_cache.dtype=[int8, float32]")
+@pytest.mark.parametrize("kv_cache", ["int8", "bf16", "float32"])
+def test_a_cache_of_every_dtype_has_a_package(kv_cache: str) -> None:
+    plan = example_plan(SMOLLM2, f"model.kv_cache.dtype={kv_cache}")
+    assert f"KV_CACHE = jnp.{DTYPES[kv_cache]}" in render_package(plan)["config.py"]
 
 
 def test_a_sweep_sets_single_dtypes() -> None:

@@ -172,9 +172,7 @@ def _mesh(sizes: Mapping[str, int]) -> Mesh:
     """Mesh axes named x, y or, as pieces of one, y0 (major) and y1 (minor); chips in C order over them."""
     names = list(sizes)
     torus = [name[0] for name in names]
-    strides = [
-        prod(sizes[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)
-    ]
+    strides = [prod(sizes[later] for later in names[i + 1 :] if later[0] == name[0]) for i, name in enumerate(names)]
     axes = tuple(
         MeshAxis(name=name, size=sizes[name], torus_axis=name[0], stride=stride)
         for name, stride in zip(names, strides, strict=True)
@@ -188,13 +186,13 @@ def _mesh(sizes: Mapping[str, int]) -> Mesh:
     return Mesh(axes=axes, chips=tuple(chips))
 
 
-def _program(case: Case, mesh: Mapping[str, int]) -> Program:
-    """What the planner lists collectives on a mesh from."""
+def program_of(case: Case, mesh: Mapping[str, int] | None = None) -> Program:
+    """What the planner lists collectives from, on the case's mesh or another one."""
     model = case.model
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
     dtypes = BYTES[case.weights], 4 if case.weights == "int8" else 0, BYTES[case.activations], BYTES[case.kv_cache]
     sizes = Sizes(*(model[name] for name in names), model["tied_embeddings"], *dtypes, case.activations)
-    return Program(sizes, Ways(dict(mesh)), case.smallest_shard)
+    return Program(sizes, Ways(dict(mesh or case.mesh)), case.smallest_shard)
 
 
 def _rules(case: Case, stored: GenerateRules | None = None) -> Rules:
@@ -204,14 +202,14 @@ def _rules(case: Case, stored: GenerateRules | None = None) -> Rules:
 
 def generate_collectives(case: Case) -> tuple[Collective, ...]:
     """What the planner says the generate step exchanges."""
-    return _listed(planned.generate_step(_rules(case).generate, case.batch, _program(case, case.mesh)))
+    return _listed(planned.generate_step(_rules(case).generate, case.batch, program_of(case)))
 
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
     mesh = reading_mesh(case)
     pipeline = None if case.stages is None else Pipeline(TorusAxis(case.stages, mesh[case.stages], case.stages[0]))
-    program = _program(case, {**mesh, **({} if pipeline is None else {pipeline.axis.name: 1})})
+    program = program_of(case, {**mesh, **({} if pipeline is None else {pipeline.axis.name: 1})})
     rules = _rules(case, case.stored)
     found = planned.prefill_step(rules, tokens, program, case.prompts, case.chunk)
     if pipeline is not None:

@@ -16,7 +16,7 @@ from planner.plan.schema import GenerateRules as G
 from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
 from planner.render.package import signature, templates_folder
-from tests.package.cases import CASES, COPIED, INT8, POOLS, READS
+from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -34,6 +34,7 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
+CASES_OF_PACKAGES = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS)
 ON_TPU = [
     replace(
         case,
@@ -46,7 +47,7 @@ ON_TPU = [
     for case in READS
     if case.weights != "int8"
 ]
-EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES, *INT8, *READS, *COPIED, *POOLS, *ON_TPU]
+EVERY = [PLAIN, LLAMA, replace(PLAIN, name="bf16", weights="bf16"), *CASES_OF_PACKAGES, *ON_TPU]
 
 
 def code(files: Mapping[str, str]) -> dict[str, str]:
@@ -224,7 +225,9 @@ def faulty(**changes: Any) -> Case:
             faulty(generate=G(batch=("x",), d_model=("x",)), prefill=P(), batch=7),
             "generate.batch 7 does not divide over x",
         ),
-        (faulty(kv_cache="int8"), "no package is rendered yet for an int8 KV cache"),
+        (faulty(generate=G(rows=("x",), batch=("x",), d_model=("x",))), "generate.rows must share no axis with batch"),
+        (faulty(generate=G(q_heads=("y",), kv_tokens=("x",))), "generate.q_heads must be kv_heads, axes that copy"),
+        (faulty(generate=G(rows=("x",)), batch=7, prefill=P()), "generate.batch 7 does not divide over x"),
         (faulty(model={**TINY, "family": "gemma3"}), "no package is rendered yet for model family gemma3"),
         (
             faulty(model={**TINY, "rope": {"theta": 1.0, "scaling": {"type": "yarn"}}}),

@@ -131,7 +131,6 @@ def test_a_budget_that_is_too_small_is_a_difference(plan: Plan, programs: list[P
     assert [each.split(": planned")[0] for each in told] == [
         "prefill 128: arguments",
         "prefill 128: temporaries and results",
-        "insert 128: temporaries and results",
         "generate: arguments",
         "generate: temporaries and results",
         "service: total while serving",

@@ -29,6 +29,12 @@ def test_the_memory_is_within_the_budget(audit: Audit):
     assert [line.verdict for line in audit.total] == ["within", "within"]
 
 
+def test_steps_move_little_more_than_weights_and_kv(audit: Audit):
+    generate = audit.steps[-1].traffic
+    assert generate is not None
+    assert 1 <= generate.over_least < 1.01
+
+
 def test_nothing_differs_from_the_plan(audit: Audit):
     assert audit.differences == ()
 

@@ -1,0 +1,146 @@
+"""The generate step of plans from the solver, over its whole strategy space; pages in any order; checks on pages."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from planner.plan.schema import Plan
+from planner.render import render_package
+from tests.package import reference
+from tests.package.cases import GENERATE_CASES
+from tests.package.harness import REQUESTS, Package, load, load_plan, replay
+from tests.plans_of import example_plan
+from tests.render.plans import SMOLLM2
+
+SOLVED = {
+    "tokens": ("pins.generate.kv_cache=tokens",),
+    "heads_x_tokens": ("pins.generate.kv_cache=heads_x_tokens", "model.kv_cache.dtype=int8"),
+    "batch_x_tokens": ("pins.generate.kv_cache=batch_x_tokens",),
+    "heads_x_batch_x_tokens": ("pins.generate.kv_cache=heads_x_batch_x_tokens",),
+    "rows_on_x": ("pins.generate.rows=x", "model.kv_cache.dtype=int8"),
+    "rows_on_y": ("pins.generate.rows=y",),
+    "rows_on_both": ("pins.generate.rows=[x, y]",),
+    "rows_and_tokens": ("pins.generate.rows=x", "pins.generate.kv_tokens=y"),
+    "all_to_all_int8": ("pins.generate.kv_cache=batch", "pins.generate.q_heads=[x, y]", "model.kv_cache.dtype=int8"),
+}
+
+
+def solved(name: str) -> Plan:
+    """The proven plan under the pins of that name, out of all strategies."""
+    return example_plan(
+        "smollm2_135m_cpu8",
+        "serving.strategies=all",
+        "pins.prefill.copies=none",
+        *SOLVED[name],
+    )
+
+
+def loaded(package: Package, config: Any) -> tuple[Any, Any]:
+    """(random weights of `config`, their checkpoint)."""
+    checkpoint = package.module("checkpoint").RandomCheckpoint(config)
+    return package.module("loading").load_weights(checkpoint, config, package.mesh), checkpoint
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_what_the_solver_takes_gives_the_numbers_of_one_device(name: str, tmp_path: Path) -> None:
+    plan = solved(name)
+    package = load_plan(plan, name, tmp_path)
+    config = package.module("config").TINY
+    sizes = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
+    model = {**SMOLLM2, **{size: getattr(config, size) for size in sizes}}
+    weights, checkpoint = loaded(package, config)
+    played = replay(package, config, weights)
+    for request, found in zip(REQUESTS, played.logits, strict=True):
+        length = len(request.prompt)
+        cached_from = length if plan.generate.kv_layout and plan.generate.kv_layout.scaled else None
+        wanted = reference.logits(model, checkpoint.read, request.tokens, cached_from)[length - 1 :]
+        held = ~np.isnan(found)
+        np.testing.assert_allclose(found[held], wanted[held], atol=5e-4, rtol=5e-4)
+
+
+@pytest.mark.parametrize("name", SOLVED)
+def test_a_chip_keeps_what_the_plan_counts(name: str, tmp_path: Path) -> None:
+    plan = solved(name)
+    package = load_plan(plan, f"kept_{name}", tmp_path)
+    cache = package.module("kv_cache").abstract_cache(package.module("config").MODEL, package.mesh)
+    shards = [(each.sharding.shard_shape(each.shape), each.dtype) for each in jax.tree.leaves(cache)]
+    assert sum(int(np.prod(shape)) * dtype.itemsize for shape, dtype in shards) == plan.hbm.kv_cache
+    layout = plan.generate.kv_layout
+    assert layout is not None
+    assert shards[0][0] == (SMOLLM2["layers"] * layout.pages_per_layer, layout.page_tokens, *layout.stored)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    case = next(case for case in GENERATE_CASES if case.name == "tokens_by_all_to_all")
+    return load(replace(case, context=48, buckets=(32,)), tmp_path_factory.mktemp("pages"))
+
+
+def test_pages_may_be_any_of_a_slots_chips(package: Package) -> None:
+    config = package.module("config").MODEL
+    weights, _ = loaded(package, config)
+    own = package.module("kv_cache").own_tables(config)
+    half = config.batch // 2
+    rng = np.random.default_rng(0)
+    mixed = np.concatenate([rng.permutation(part.reshape(-1)) for part in (own[:half], own[half:])]).reshape(own.shape)
+    assert not np.array_equal(mixed, own)
+    for plain, moved in zip(
+        replay(package, config, weights).logits, replay(package, config, weights, pages=mixed).logits, strict=True
+    ):
+        np.testing.assert_array_equal(plain, moved)
+
+
+@pytest.fixture
+def engine(package: Package) -> Any:
+    config = package.module("config").MODEL
+    weights, _ = loaded(package, config)
+    return package.module("engine").Engine(weights, config, package.mesh, debug=True)
+
+
+def test_pages_that_a_slot_cannot_have_are_refused(engine: Any) -> None:
+    prompt = engine.prefill([5, 6, 7])
+    assert engine.config.pages_per_slot == 6  # half of 12 pages, on each of two chips
+    with pytest.raises(ValueError, match="slot 1 needs 6 page ids; given are 5"):
+        engine.insert(prompt, 1, pages=range(5))
+    with pytest.raises(ValueError, match="slot 1 has pages 0 to 23 on its chips; 24 is none of them"):
+        engine.insert(prompt, 1, pages=range(19, 25))
+    with pytest.raises(ValueError, match="slot 5 has pages 24 to 47 on its chips; -1 is none of them"):
+        engine.insert(prompt, 5, pages=[24, 25, 26, 27, 28, -1])
+    with pytest.raises(ValueError, match="a page of slot 1 is given twice, or another slot has it"):
+        engine.insert(prompt, 1, pages=[6, 7, 8, 9, 10, 10])
+    engine.insert(prompt, 1, pages=range(6))
+    with pytest.raises(ValueError, match="a page of slot 0 is given twice, or another slot has it"):
+        engine.insert(prompt, 0)
+    engine.release(1)
+    engine.insert(prompt, 0)
+    assert engine.generate().keys() == {0}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("tables", 99, "slot 0 has other pages on the chips"),
+        ("positions", 40, "slot 0 is at 41 on the chips, not at 4"),
+        ("live", False, "slot 0 is free on the chips only"),
+    ],
+)
+def test_debugging_compares_the_chips_with_the_engine(engine: Any, field: str, value: Any, message: str) -> None:
+    engine.insert(engine.prefill([5, 6, 7]), 0)
+    array = np.asarray(getattr(engine._slots, field)).copy()
+    array[0] = value
+    engine._slots = replace(engine._slots, **{field: engine._put(array)[0]})
+    with pytest.raises(RuntimeError, match=message):
+        engine.generate()
+
+
+def test_a_plan_without_the_record_is_rendered_alike() -> None:
+    plan = solved("heads_x_tokens")
+    older = plan.model_copy(update={"generate": plan.generate.model_copy(update={"kv_layout": None})})
+    now, then = render_package(plan), render_package(older)
+    assert {name: text.splitlines()[1:] for name, text in now.items() if name.endswith(".py")} == {
+        name: text.splitlines()[1:] for name, text in then.items() if name.endswith(".py")
+    }
