@@ -78,12 +78,15 @@ class Chosen:
 
     def prefill_collectives(self) -> list[Collective]:
         """Collectives of the prefill of the planned bucket, in the order of the step."""
-        reads, tokens = self.reads, self.reads.load.prompt
-        found = planned.prefill_step(reads.rules, tokens, reads.machine.program, reads.prompts, reads.chunk)
-        if reads.pipeline is not None:
-            program, pipeline = reads.machine.program, reads.pipeline
-            found = pipeline.collectives(found, pipeline.permute(reads.rules.prefill, tokens, program, reads.prompts))
-        return found
+        return self.reads.collectives_of_prompt(self.reads.load.prompt)
+
+    def collectives_of_prompt(self, tokens: int) -> list[Collective]:
+        """Collectives of the prefill of prompts of some length, in all stages."""
+        found = planned.prefill_step(self.rules, tokens, self.machine.program, self.prompts, self.chunk)
+        if self.pipeline is None:
+            return found
+        permute = self.pipeline.permute(self.rules.prefill, tokens, self.machine.program, self.prompts)
+        return self.pipeline.collectives(found, permute)
 
     def collective_s(self, planned_one: Collective) -> float:
         """Seconds of one execution of a planned collective."""

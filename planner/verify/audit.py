@@ -131,9 +131,15 @@ def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
         target=target,
         steps=tuple(audit_program(expected, program, native) for program in programs),
         total=total_lines(memories, plan.hbm, native) if len(memories) == len(programs) else (),
-        faults=tuple(changed_hands(programs)),
+        faults=tuple(fault for some in together(plan, programs) for fault in changed_hands(some)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
+
+
+def together(plan: Plan, programs: Sequence[Program]) -> list[list[Program]]:
+    """The programs that run on the same chips: all, or those of each phase where they have slices of their own."""
+    reading = [program for program in programs if plan.pool and program.step.phase == "prefill"]
+    return [reading, [program for program in programs if program not in reading]]
 
 
 def audit_program(expected: Expected, program: Program, native: bool) -> StepAudit:
@@ -171,7 +177,7 @@ def faults(module: Module, program: Program) -> Iterator[str]:
 def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
-        yield f"the program runs {runs} times, once for each chunk, and is counted so"
+        yield f"the program runs {runs} times, once for each chunk or stage, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"

@@ -111,14 +111,14 @@ def compiled_programs(
 
     Raises CannotRun when jax, libtpu or enough devices are missing.
     """
-    devices = devices_for(plan, target)
     where = plan.chip if target == "tpu" else "CPU devices"
     with imported_package(plan) as package:
-        mesh, programs = package.make_mesh(devices), []
+        mesh, programs = package.make_mesh(devices_for(plan, target)), []
+        reading = package.make_prefill_mesh(devices_for(plan.at("prefill"), target)) if plan.pool else mesh
         given = given_bytes(package, mesh)
         for step in steps_of(plan, buckets):
             with progress(f"compiling {step.name} for {where}"):
-                program = compiled(step, lowering(package, mesh, step))
+                program = compiled(step, lowering(package, reading if step.phase == "prefill" else mesh, step))
             items = {name: given[name] for name in GIVEN[step.phase] if name in given}
             programs.append(replace(program, given=items))
         return programs

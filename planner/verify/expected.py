@@ -7,7 +7,6 @@ from math import ceil
 
 from planner.plan.chosen import Chosen, chosen_of
 from planner.plan.schema import Collective, Plan
-from planner.problem import planned
 from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
 from planner.verify.build import Step
@@ -34,7 +33,7 @@ class Expected:
         if step.bucket is None or step.bucket == self.plan.prefill.tokens:
             return self.plan.prefill.collectives
         reads = self.chosen.reads
-        found = planned.prefill_step(reads.rules, step.bucket, reads.machine.program, reads.prompts, reads.chunk)
+        found = reads.collectives_of_prompt(step.bucket)
         return tuple(
             Collective(
                 address=each.address,
@@ -48,9 +47,12 @@ class Expected:
         )
 
     def runs(self, step: Step) -> int:
-        """How often the program of a step runs: once for each chunk of its bucket."""
+        """How often the program of a step runs: once for each chunk of its bucket, and for each pipeline stage."""
         prefill = self.plan.prefill
-        return steps_of(step.bucket or prefill.tokens, prefill.chunk).number if step.phase == "prefill" else 1
+        if step.phase != "prefill":
+            return 1
+        stages = prefill.stages.count if prefill.stages else 1
+        return stages * steps_of(step.bucket or prefill.tokens, prefill.chunk).number
 
     def hbm_bytes(self, step: Step) -> dict[str, int]:
         """HBM bytes of each part of a step; nothing of an insert, which is not priced."""

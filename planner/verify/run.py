@@ -51,12 +51,13 @@ class Numbers:
 
 def run_plan(plan: Plan, progress: Progress, size: Size = "tiny") -> Ran:
     """Execute the package of a plan, and of its model on one device, and compare."""
-    devices = cpu_devices(len(plan.mesh.chips))
+    devices = cpu_devices(len(plan.mesh.chips) + (len(plan.pool.mesh.chips) if plan.pool else 0))
     with imported_package(in_float32(plan)) as package, progress(f"running {size} on {len(devices)} CPU devices"):
         config = package.TINY if size == "tiny" else package.MODEL
         found = numbers_of(package, config, devices)
     with imported_package(on_one_device(in_float32(plan))) as package, progress(f"running {size} on one CPU device"):
-        fields = {**vars(config), **{stored: getattr(config, real) for stored, real in STORED.items()}}
+        sizes = {**vars(config), **{stored: getattr(config, real) for stored, real in STORED.items()}, "kv_shards": 1}
+        fields = {name: sizes[name] for name in package.Config.__dataclass_fields__} | {"prompts": 1}
         wanted = numbers_of(package, package.Config(**fields), devices[:1])
     pairs = zip(found.logits, wanted.logits, strict=True)
     apart = max(abs(one - other) for left, right in pairs for one, other in zip(left, right, strict=True))
@@ -105,7 +106,7 @@ def numbers_of(package: ModuleType, config: Any, devices: Sequence[Any]) -> Numb
     """What a package computes for prompts of several lengths, with random weights."""
     module = {name: import_module(f"{package.__name__}.{name}") for name in ("checkpoint", "loading", "sampling")}
     with redirect_stderr(StringIO()):
-        mesh = package.make_mesh(devices)
+        mesh = getattr(package, "make_meshes", package.make_mesh)(devices)
         weights = module["loading"].load_weights(module["checkpoint"].RandomCheckpoint(config), config, mesh)
         prompts = prompts_of(config)
         with choosing(module["sampling"], told_instead):
