@@ -124,13 +124,14 @@ def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
     """The audit of programs that were compiled for `target`."""
     native, expected = chip(plan.chip).kind == target, Expected(plan)
     memories: dict[Step, Memory] = {each.step: each.memory for each in programs if each.memory}
+    generating = {step: memory for step, memory in memories.items() if step.phase != "prefill" or plan.pool is None}
     return Audit(
         name=plan.name,
         chip=plan.chip,
         slice=plan.slice,
         target=target,
         steps=tuple(audit_program(expected, program, native) for program in programs),
-        total=total_lines(memories, plan.hbm, native) if len(memories) == len(programs) else (),
+        total=total_lines(generating, plan.hbm, native) if len(memories) == len(programs) else (),
         faults=tuple(fault for some in together(plan, programs) for fault in changed_hands(some)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
