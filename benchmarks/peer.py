@@ -27,8 +27,21 @@ FEWEST_KV_SHARDS = 4
 """Chips along the axis that cuts KV heads, as the checkout's own main.py has them."""
 
 
-def peer_row(checkout: Path, plan: Plan) -> str:
-    """The peer's decode step on one line, for the model, batch, length and slice of a plan."""
+def peer_rows(checkout: Path, plan: Plan) -> Iterator[str]:
+    """The peer's decode step for the model, batch, length and slice of a plan: with its kernel, and as it is by itself.
+
+    Its kernel may not go with the jax that is installed.
+    """
+    for kernel in (True, False):
+        name = f"  jax-llm-examples{', kernel' if kernel else ''}"
+        try:
+            yield f"{name:<36}{peer_row(checkout, plan, kernel)}"
+        except (AttributeError, TypeError, ValueError, NotImplementedError) as error:
+            yield f"{name:<36}{type(error).__name__}: {str(error).splitlines()[0]}"
+
+
+def peer_row(checkout: Path, plan: Plan, kernel: bool) -> str:
+    """One such step, in the columns of the plans."""
     import jax
 
     model = peer_module(checkout)
@@ -36,12 +49,12 @@ def peer_row(checkout: Path, plan: Plan) -> str:
     axes = (jax.sharding.AxisType.Explicit,) * 3
     shape = (1, FEWEST_KV_SHARDS, len(devices) // FEWEST_KV_SHARDS)
     mesh = jax.make_mesh(shape, ("x", "y", "z"), devices=devices, axis_types=axes)
-    config = peer_config(model, plan, mesh)
+    config = peer_config(model, plan, mesh, kernel)
     with jax.sharding.set_mesh(mesh):
         weights = abstract(model, model.Weights, config)
         cache = abstract(model, model.KVCache, config, plan.generate.batch)
-        whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, None))
-        tokens = jax.ShapeDtypeStruct((plan.generate.batch, 1), "int32", sharding=whole)
+        rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(None, None))
+        tokens = jax.ShapeDtypeStruct((plan.generate.batch, 1), "int32", sharding=rows)
         started = time.perf_counter()
         program = model.decode_step.lower(tokens, weights, cache, config).compile()
     return told(plan, program, held_bytes(weights, cache, plan), dict(mesh.shape), time.perf_counter() - started)
@@ -61,8 +74,8 @@ def peer_module(checkout: Path) -> Any:
         sys.path.remove(str(folder))
 
 
-def peer_config(model: Any, plan: Plan, mesh: Any) -> Any:
-    """The peer's configuration of a plan's model, with its kernel for decoding."""
+def peer_config(model: Any, plan: Plan, mesh: Any, kernel: bool) -> Any:
+    """The peer's configuration of a plan's model, with its kernel for decoding or without."""
     ours = resolved_spec(plan).model
     scaling = ours.rope.scaling if ours.rope else None
     told = {
@@ -87,7 +100,9 @@ def peer_config(model: Any, plan: Plan, mesh: Any) -> Any:
         max_seq_len=plan.generate.context,
         quant_layer=ours.weights.chosen == "int8",
         quant_cache=ours.kv_cache.chosen == "int8",
-        use_decode_attn_kernel=True,
+        use_decode_attn_kernel=kernel,
+        # There is one chip along x, and the kernel wants slots that are not cut at all.
+        rules=model.ShardingRules(batch=None) if kernel else model.ShardingRules(),
     )
 
 
@@ -105,10 +120,16 @@ def abstract(model: Any, kind: Any, config: Any, *sizes: int) -> Any:
 
 
 def held_bytes(weights: Any, cache: Any, plan: Plan) -> int:
-    """Bytes of a chip's weights without the embedding, and of its keys and values at the mean length."""
+    """Bytes of a chip's weights without the embedding, and of its share of keys and values at the mean length.
+
+    The share is that of query heads, which all chips divide: the peer may keep a KV head on several chips.
+    """
+    import jax
+
     share = chosen_of(plan).load.mean_context / plan.generate.context
     used = dataclasses.replace(weights, embedding=())
-    return sum(chip_bytes(used)) + round(share * sum(chip_bytes((cache.k, cache.v))))
+    kept = sum(prod(each.shape) * each.dtype.itemsize for each in jax.tree.leaves((cache.k, cache.v)))
+    return sum(chip_bytes(used)) + round(share * kept / len(plan.mesh.chips))
 
 
 def chip_bytes(tree: Any) -> Iterator[int]:
@@ -120,12 +141,12 @@ def chip_bytes(tree: Any) -> Iterator[int]:
 
 
 def told(plan: Plan, program: Any, least: int, sizes: dict[str, int], seconds: float) -> str:
-    """A compiled step on one line, in the columns of the plans."""
+    """A compiled step in the columns of the plans."""
     module, memory = parse(program.as_text()), program.memory_analysis()
     share = chosen_of(plan).load.mean_context / plan.generate.context
     found = sum(hbm_bytes(module, Pages(round(plan.generate.batch * share), 1)).values())
     sent = sum(each.bytes * each.count for each in transfers(module, sizes))
     return (
-        f"{'  jax-llm-examples':<36}{'generate':<14}{seconds_text(seconds):>9}{'':>12}{bytes_text(sent):>10}"
+        f"{'generate':<14}{seconds_text(seconds):>9}{'':>12}{bytes_text(sent):>10}"
         f"{bytes_text(found):>11}{found / least:>9.3f}{bytes_text(memory.temp_size_in_bytes):>9}"
     )

@@ -187,12 +187,11 @@ class PackageView:
 def package_view(plan: Plan, digest: str) -> PackageView:
     """The view of `plan`; raises RenderError for what rendered packages do not support."""
     model = read_model(plan)
-    sizes = axis_sizes(plan, "generate")
     check_rules(plan, model)
     full, tiny = full_shape(plan, model), tiny_shape(plan, model)
-    generate = generate_view(plan, full, sizes)
-    prefill = prefill_view(plan, full, model)
+    generate = generate_view(plan, full, axis_sizes(plan, "generate"))
     phases = (("generate", plan.generate.rules), ("prefill", plan.prefill.rules))
+    prefill = prefill_view(plan, full, model)
     most_vocab = max(ways(rules.vocab, axis_sizes(plan, phase)) for phase, rules in phases)
     return PackageView(
         name=plan.name,

@@ -5,7 +5,7 @@ instruction stays text.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -124,6 +124,15 @@ class Computation:
     def root(self) -> Instruction:
         """The instruction whose value the computation returns."""
         return next(each for each in self.instructions.values() if each.is_root)
+
+    @cached_property
+    def users(self) -> Mapping[str, Sequence[Instruction]]:
+        """Instructions by the names of those that they read."""
+        found: dict[str, list[Instruction]] = {name: [] for name in self.instructions}
+        for each in self.instructions.values():
+            for operand in dict.fromkeys(each.operands):
+                found.setdefault(operand, []).append(each)
+        return found
 
     def operands(self, instruction: Instruction) -> Iterator[Instruction]:
         """The instructions that an instruction of this computation reads."""

@@ -6,7 +6,7 @@ place. A kernel that is given the KV cache reads the pages of its slots, which t
 """
 
 import re
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
@@ -24,6 +24,10 @@ FREE = frozenset(
     )
 )
 """Instructions that move nothing themselves."""
+UNTOLD = frozenset({"constant", "get-tuple-element", "parameter", "tuple", "while"})
+"""Beyond these an address says nothing of an instruction."""
+FARTHEST = 50
+"""So many instructions are looked at for an address."""
 RENAMES = frozenset({"bitcast", "convert", "copy", "reshape", "transpose"})
 """What only passes a value on when it is fused."""
 PARTS = frozenset({"dynamic-slice", "gather", "slice"})
@@ -76,7 +80,7 @@ def moved(module: Module, pages: Pages) -> Iterator[Moved]:
 
 def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
     """The plan address of an instruction: its own, or of what it fuses, of what reads its value, of what made it."""
-    return _own_address(module, each) or _reading(module, home, each) or _making(module, home, each)
+    return _nearest(module, home, each, forwards=True) or _nearest(module, home, each, forwards=False)
 
 
 def _own_address(module: Module, each: Instruction) -> str | None:
@@ -87,21 +91,17 @@ def _own_address(module: Module, each: Instruction) -> str | None:
     return None
 
 
-def _reading(module: Module, home: Computation, each: Instruction) -> str | None:
-    """The address of the first that reads a value and has one, through copies of it."""
-    for reader in home.instructions.values():
-        if each.name in reader.operands and reader.opcode not in ("while", "tuple"):
-            return _own_address(module, reader) or _reading(module, home, reader)
-    return None
-
-
-def _making(module: Module, home: Computation, each: Instruction) -> str | None:
-    """The address of the first that a value is made of and has one."""
-    for operand in home.operands(each):
-        if operand.opcode not in ("constant", "get-tuple-element", "parameter"):
-            found = _own_address(module, operand) or _making(module, home, operand)
-            if found:
-                return found
+def _nearest(module: Module, home: Computation, start: Instruction, forwards: bool) -> str | None:
+    """The address nearest to an instruction among what reads its value, or among what that was made of."""
+    pending, seen = deque([start]), {start.name}
+    while pending and len(seen) < FARTHEST:
+        each = pending.popleft()
+        if found := _own_address(module, each):
+            return found
+        for other in home.users[each.name] if forwards else home.operands(each):
+            if other.name not in seen and other.opcode not in UNTOLD:
+                seen.add(other.name)
+                pending.append(other)
     return None
 
 
@@ -148,10 +148,19 @@ class _Reader:
         if value.is_root:
             return None
         total = 0
-        for user in body.instructions.values():
-            if value.name not in user.operands:
-                continue
+        for user in body.users[value.name]:
             part = self._part_used(body, user, value)
+            if part is None:
+                return None
+            total += part
+        return total
+
+    def _part_read_updated(self, body: Computation, updated: Instruction) -> int | None:
+        """Bytes that a fusion reads of a value after an update in place; nothing where it only returns that."""
+        total = 0
+        for user in body.users[updated.name]:
+            returned = user.is_root and (user.opcode == "tuple" or user.opcode in RENAMES)
+            part = 0 if returned else self._part_used(body, user, updated)
             if part is None:
                 return None
             total += part
@@ -163,7 +172,7 @@ class _Reader:
         if user.opcode in PARTS and first:
             return -(-user.shapes[0].elements * value.shapes[0].bits // 8)
         if user.opcode in UPDATED_WITH and first:
-            return 0
+            return self._part_read_updated(body, user)
         if user.opcode in RENAMES:
             return self._part_read(body, user)
         if user.opcode == "fusion":

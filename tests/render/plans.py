@@ -187,12 +187,12 @@ def _mesh(sizes: Mapping[str, int]) -> Mesh:
 
 
 def program_of(case: Case, mesh: Mapping[str, int] | None = None) -> Program:
-    """What the planner lists collectives from, on the case's mesh or another one."""
+    """What the planner lists collectives from; on the mesh of generate unless another is given."""
     model = case.model
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
     dtypes = BYTES[case.weights], 4 if case.weights == "int8" else 0, BYTES[case.activations], BYTES[case.kv_cache]
     sizes = Sizes(*(model[name] for name in names), model["tied_embeddings"], *dtypes, case.activations)
-    return Program(sizes, Ways(dict(mesh or case.mesh)), case.smallest_shard)
+    return Program(sizes, Ways(dict(case.mesh if mesh is None else mesh)), case.smallest_shard)
 
 
 def _rules(case: Case, stored: GenerateRules | None = None) -> Rules:
