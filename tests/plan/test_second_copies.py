@@ -20,6 +20,7 @@ from planner.plan.near import Earlier, places_of, with_changes
 from planner.plan.schema import Plan
 from planner.problem import hbm
 from planner.problem.costs import total_s
+from planner.render import render_package
 from planner.report.page import report_html
 from planner.spec import Spec, SpecErrors, load_spec
 
@@ -98,6 +99,14 @@ def test_a_copy_that_comes_must_be_stored_and_one_that_goes_must_not(both: Plan,
 def test_the_report_shows_them(both: Plan):
     page = report_html(both)
     assert 'class="copies"' in page
+
+
+def test_a_package_stores_and_reads_the_copies(both: Plan, once: Plan):
+    files = render_package(both)
+    assert "COPIED_ATTENTION = Rules(" in files["sharding.py"]
+    assert "COPIED_MLP = Rules(" in files["sharding.py"]
+    assert "weights.prefill_layer(index)" in files["prefill.py"]
+    assert "prefill_layer" not in "".join(render_package(once).values())
 
 
 def test_a_plan_near_one_with_copies_keeps_them(both: Plan):
