@@ -39,7 +39,7 @@ def _read_otherwise(programs: Sequence[Program]) -> Iterator[str]:
     first: dict[str, tuple[Program, Any]] = {}
     for program in programs:
         for name, wanted in program.inputs.items():
-            if not name.startswith("weights"):
+            if not name.startswith("weights") or wanted.sharding is None:  # a step that does not read it has no place
                 continue
             other, found = first.setdefault(name, (program, wanted))
             if not _same(found, wanted):

@@ -12,7 +12,7 @@ from planner.verify.transfers import transfers
 from tests.package import reference
 from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
 from tests.package.harness import REQUESTS, load, replay
-from tests.render.plans import Case, generate_collectives, prefill_collectives
+from tests.render.plans import Case, generate_collectives, prefill_collectives, reading_mesh
 
 BUCKET = 32
 
@@ -43,7 +43,7 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     programs = played.engine._programs
     generate = programs["generate", 0]
     if case.generate.rows:  # what a replay brings together at the end is more than a token of each row
-        generate = package.module("generate").lower_generate(config, package.mesh).compile()
+        generate = package.module("generate").lower_generate(config, played.engine.mesh).compile()
     texts = (programs["prefill", config.buckets[0]].as_text(), generate.as_text())
     return Run(case, played.logits, read, *texts)
 
@@ -79,8 +79,10 @@ def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
         "prefill": (run.prefill, prefill_collectives(run.case, BUCKET)),
     }
     for phase, (text, planned) in wanted.items():
-        found = transfers(parse(text), run.case.mesh)
+        found = transfers(parse(text), reading_mesh(run.case) if phase == "prefill" else run.case.mesh)
         if phase == "prefill":
-            found = [replace(each, count=each.count * steps_of(BUCKET, run.case.chunk).number) for each in found]
+            stages = reading_mesh(run.case)[run.case.stages] if run.case.stages else 1
+            runs = stages * steps_of(BUCKET, run.case.chunk).number
+            found = [replace(each, count=each.count * runs) for each in found]
         rows = compare(planned, found)
         assert [row for row in rows if row.status != "matched"] == []

@@ -14,8 +14,7 @@ from planner.plan.make import make_plan, solve_spec
 from planner.plan.schema import Plan
 from planner.plan.show import prompts_text, service_text
 from planner.problem.costs import total_s
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
+from planner.render import render_package
 from planner.simulate import simulate
 from planner.simulate.steps import steps_of
 from planner.solve.ledger import ledger_of
@@ -152,8 +151,8 @@ def test_the_ledger_tells_the_chunk_of_a_candidate() -> None:
     assert any('"kind": "candidate"' in line and "chunk" not in line for line in text.splitlines())
 
 
-def test_no_package_is_rendered_for_chunks_yet() -> None:
-    with pytest.raises(RenderError, match="prompts read in chunks of 256 tokens"):
-        refuse_unrendered(chunked("serving.chunked_prefill=256"))
-    rendered = example_plan(NAME, *CONSTANT[:2], "serving.strategies=rendered", AUTO)
-    refuse_unrendered(rendered)
+def test_a_package_reads_the_chunks_of_its_plan() -> None:
+    plan = chunked("serving.chunked_prefill=256")
+    config = render_package(plan)["config.py"]
+    assert "    chunk=256,\n" in config
+    assert f"    prompts={plan.prefill.prompts},\n" in config

@@ -17,8 +17,7 @@ from planner.plan.make import make_plan, plan_of, solve_spec
 from planner.plan.near import Earlier
 from planner.plan.schema import Plan
 from planner.plan.show import show_plan
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
+from planner.render import render_package
 from planner.report import report_html
 from planner.solve.fleet import FleetSolution
 from planner.spec import Spec, load_spec
@@ -106,9 +105,12 @@ def test_slices_for_each_phase_are_told_apart():
     assert "keys and values are handed over" in "".join(explain(plan, "fleet")[0].sentences)
 
 
-def test_no_package_is_rendered_for_slices_of_each_phase():
-    with pytest.raises(RenderError, match="disaggregated serving"):
-        refuse_unrendered(fleet("apart"))
+def test_a_package_has_a_mesh_for_the_slice_of_each_phase():
+    plan = fleet("apart")
+    assert plan.pool is not None
+    text = render_package(plan)["sharding.py"]
+    for name, mesh in (("MESH_SHAPE", plan.mesh), ("PREFILL_MESH_SHAPE", plan.pool.mesh)):
+        assert f"\n{name} = {tuple(axis.size for axis in mesh.axes)}\n" in text
 
 
 def test_memory_of_both_kinds_of_slices_fits():

@@ -20,8 +20,7 @@ from planner.plan.near import Earlier, places_of, with_changes
 from planner.plan.schema import Plan
 from planner.problem import hbm
 from planner.problem.costs import total_s
-from planner.render.model import RenderError
-from planner.render.refuse import refuse_unrendered
+from planner.render import render_package
 from planner.report.page import report_html
 from planner.spec import Spec, SpecErrors, load_spec
 
@@ -102,9 +101,12 @@ def test_the_report_shows_them(both: Plan):
     assert 'class="copies"' in page
 
 
-def test_copies_are_refused_by_name_where_a_package_is_wanted(both: Plan):
-    with pytest.raises(RenderError, match="second copies of the attention and mlp weights"):
-        refuse_unrendered(both)
+def test_a_package_stores_and_reads_the_copies(both: Plan, once: Plan):
+    files = render_package(both)
+    assert "COPIED_ATTENTION = Rules(" in files["sharding.py"]
+    assert "COPIED_MLP = Rules(" in files["sharding.py"]
+    assert "weights.prefill_layer(index)" in files["prefill.py"]
+    assert "prefill_layer" not in "".join(render_package(once).values())
 
 
 def test_a_plan_near_one_with_copies_keeps_them(both: Plan):
@@ -157,7 +159,6 @@ def test_what_copies_are_worth_can_be_asked(once: Plan, both: Plan):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["serving.strategies=rendered", "pins.prefill.copies=mlp"], "what is rendered stores weights once"),
         (["pins.prefill.copies=experts"], "names experts, and the model has none"),
         (["pins.prefill.copies=vocab"], "must be blocks without repeats, of attention, mlp, experts, or none"),
     ],
