@@ -2,7 +2,8 @@
 
 jax's ragged paged attention reads pages of heads, for the sizes it knows. Our own paged decode reads pages whose rows
 hold all heads of a token side by side, quantised or not, and returns the log-sum-exp that parts of a sequence are
-merged by. What neither reads is left to plain JAX, in pages of heads.
+merged by; it takes every size that the other does not know, as plain JAX would lay a cache out anew in every layer to
+gather its pages. What is not computed in bf16 on a TPU is left to plain JAX, in pages of heads.
 """
 
 from functools import cache
@@ -79,8 +80,10 @@ def kernel_of(
         return None
     if cut_tokens or kv_bytes == INT8_BYTES:
         return "paged_decode"
-    legal = kv_bytes == 2 and head_dim == RAGGED_HEAD_DIM and combined in RAGGED_COMBINED_HEADS
-    return "ragged_paged_attention" if legal else None
+    if kv_bytes != activation_bytes:
+        return None
+    legal = head_dim == RAGGED_HEAD_DIM and combined in RAGGED_COMBINED_HEADS
+    return "ragged_paged_attention" if legal else "paged_decode"
 
 
 class Blocks(NamedTuple):

@@ -1,6 +1,6 @@
 """Plan -> Audit: each step of the package as compiled, against what the plan says of it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -15,7 +15,7 @@ from planner.verify.expected import Expected
 from planner.verify.hbm import Traffic, traffic_of
 from planner.verify.hlo import Module, parse, uncounted_loops
 from planner.verify.log import full_copies
-from planner.verify.memory import MemoryLine, memory_lines, total_lines
+from planner.verify.memory import MemoryLine, memory_lines, pool_lines, total_lines
 from planner.verify.run import Ran, Size, run_plan
 from planner.verify.signs import recomputed, slow_instructions
 from planner.verify.state import changed_hands
@@ -130,10 +130,18 @@ def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
         slice=plan.slice,
         target=target,
         steps=tuple(audit_program(expected, program, native) for program in programs),
-        total=total_lines(memories, plan.hbm, native) if len(memories) == len(programs) else (),
+        total=totals(plan, memories, native) if len(memories) == len(programs) else (),
         faults=tuple(changed_hands(programs, apart=plan.pool is not None)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
+
+
+def totals(plan: Plan, memories: Mapping[Step, Memory], native: bool) -> tuple[MemoryLine, ...]:
+    """What the chips of a plan hold at most, those of each slice by themselves."""
+    if plan.pool is None:
+        return total_lines(memories, plan.hbm, native)
+    here = {step: memory for step, memory in memories.items() if step.phase != "prefill"}
+    return (*total_lines(here, plan.hbm, native), *pool_lines(memories, plan.pool.hbm, native))
 
 
 def audit_program(expected: Expected, program: Program, native: bool) -> StepAudit:

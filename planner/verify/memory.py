@@ -58,7 +58,17 @@ def total_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tupl
         return ()
     held = (hbm.copies or 0) + max(serving)
     found = held + max(memory.added + _passed_on(step.phase, memory) for step, memory in memories.items())
-    lines = ("total while serving", hbm.total), ("a chip's HBM less its reserve", hbm.available)
+    return _against(hbm, "serving", found, native)
+
+
+def pool_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
+    """The same of a chip that only reads prompts."""
+    reading = [memory.arguments + memory.added for step, memory in memories.items() if step.phase == "prefill"]
+    return _against(hbm, "reading prompts", max(reading), native) if reading else ()
+
+
+def _against(hbm: Hbm, doing: str, found: int, native: bool) -> tuple[MemoryLine, ...]:
+    lines = (f"total while {doing}", hbm.total), ("a chip's HBM less its reserve", hbm.available)
     return tuple(
         MemoryLine(what, planned, found, ("within" if found <= planned else "over") if native else "not judged")
         for what, planned in lines

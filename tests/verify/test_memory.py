@@ -4,7 +4,7 @@ import pytest
 
 from planner.plan.records import Hbm
 from planner.verify.build import Memory, Phase, Step
-from planner.verify.memory import memory_lines, total_lines
+from planner.verify.memory import memory_lines, pool_lines, total_lines
 
 GB = 10**9
 HBM = Hbm(
@@ -64,3 +64,11 @@ def test_a_total_beyond_the_budget_may_be_within_what_a_chip_has():
     assert [line.verdict for line in lines] == ["over", "within"]
     more = total_lines({Step("prefill", 64): Memory(4 * GB, 12 * GB, 0, 0, 0), Step("generate"): GENERATE}, HBM, True)
     assert [line.verdict for line in more] == ["over", "over"]
+
+
+def test_a_chip_that_only_reads_prompts_has_a_total_of_its_own():
+    memories = {Step("prefill", 64): Memory(4 * GB, GB, 0, 0, 0), Step("generate"): GENERATE}
+    total, limit = pool_lines(memories, HBM, native=True)
+    assert (total.what, total.found, total.verdict) == ("total while reading prompts", 5 * GB, "within")
+    assert limit.verdict == "within"
+    assert pool_lines({Step("generate"): GENERATE}, HBM, native=True) == ()
