@@ -15,12 +15,11 @@ EXAMPLES = SPECS.parents[1] / "docs" / "examples"
 
 @dataclass(frozen=True)
 class Case:
-    """A plan to audit: a spec, and parts of it that are set otherwise. `refused`: no package is rendered for it yet."""
+    """A plan to audit: a spec, and parts of it that are set otherwise."""
 
     name: str
     spec: str
     set: tuple[str, ...] = ()
-    refused: bool = False
 
     def plan(self) -> Plan:
         """The plan."""
@@ -31,7 +30,4 @@ class Case:
 def cases(group: str) -> list[Case]:
     """The cases of a group, `small` or `large`."""
     listed = yaml.safe_load((SPECS / "audits.yaml").read_text(encoding="utf-8"))[group]
-    return [
-        Case(name, found["spec"], tuple(found.get("set", ())), found.get("refused", False))
-        for name, found in listed.items()
-    ]
+    return [Case(name, found["spec"], tuple(found.get("set", ()))) for name, found in listed.items()]

@@ -18,7 +18,7 @@ from planner.errors import CannotRun
 from planner.plan.schema import Plan
 from planner.plan.units import bytes_text, seconds_text
 from planner.render.model import RenderError
-from planner.verify import Audit, StepAudit, verify_plan
+from planner.verify import StepAudit, verify_plan
 
 MOST_OVER_LEAST = 1.10
 MOST_TEMPORARIES = {"prefill": 0.10, "insert": 0.02, "generate": 0.02}
@@ -58,22 +58,14 @@ def notes(step: StepAudit) -> Iterator[str]:
         yield f"{step.step.name}: {step.seconds:.0f} s to compile, where {MOST_SECONDS:.0f} s is the goal"
 
 
-def audited(case: Case, all_buckets: bool) -> tuple[Plan, Audit] | None:
-    """The audit of a case, or None where no package is rendered."""
+def report(case: Case, all_buckets: bool) -> bool:
+    """Print the rows of a case and what is wrong with it; whether nothing is."""
     plan = case.plan()
     try:
-        return plan, verify_plan(plan, buckets=None if all_buckets else [plan.prefill.tokens])
+        audit = verify_plan(plan, buckets=None if all_buckets else [plan.prefill.tokens])
     except RenderError as error:
         print(f"{case.name:<36}refused: {error}", flush=True)
-        return None
-
-
-def report(case: Case, all_buckets: bool) -> bool:
-    """Print the rows of a case and what is wrong with it; whether nothing is, or it is known to be refused."""
-    found = audited(case, all_buckets)
-    if found is None:
-        return case.refused
-    plan, audit = found
+        return False
     for step in audit.steps:
         print(row(case.name, step))
     wrong = [*audit.differences, *(each for step in audit.steps for each in missed(plan, step))]

@@ -1,19 +1,23 @@
-# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Attention of one chip: causal over a whole prompt in prefill, over the pages of each slot in generate."""
 
 from functools import partial
 from math import gcd
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
 
+from . import kernels
 from .config import KEY_BLOCK, QUERY_BLOCK, Config
+from .kv_cache import Cache
 
-KERNEL_PAGES_PER_BLOCK = 8
-KERNEL_QUERIES_PER_BLOCK = 32
-KERNEL_VMEM_BYTES = 64 * 1024 * 1024  # the default of 16 MiB is too little for several KV heads
+PAGES_PER_BLOCK = 8  # that the kernel reads at a time
+QUERIES_PER_BLOCK = 16
+KERNEL_VMEM_BYTES = 67108864
+LOWEST = -0.7 * float(jnp.finfo(jnp.float32).max)  # a masked score; -inf would make NaN where all are masked
 Running = tuple[jax.Array, jax.Array, jax.Array]  # weighted values so far, their weights' sum, the highest score
 
 
@@ -38,65 +42,79 @@ def causal_attention(q: jax.Array, kv: jax.Array, positions: jax.Array) -> jax.A
     return lax.map(attend_block, (blocks, positions.reshape(-1, block))).reshape(rows, heads, head_dim)
 
 
-def paged_attention(
-    config: Config, q: jax.Array, cache: jax.Array, first_page: jax.Array, positions: jax.Array
-) -> jax.Array:
-    """[slots, q_heads, head_dim] of one query a slot at `positions`, over the slot's pages in one layer of `cache`.
+def kernel_causal_attention(q: jax.Array, kv: jax.Array, positions: jax.Array) -> jax.Array:
+    """`causal_attention` of a part of the prompt by jax's TPU kernel for paged caches."""
+    return kernels.ragged_attention(q, kv, jnp.zeros(1, jnp.int32), positions[0], tokens=kv.shape[0])
 
-    Pages are read block by block as far as the longest slot goes, with a running softmax.
+
+def causal_attention_on_platform(q: jax.Array, kv: jax.Array, positions: jax.Array) -> jax.Array:
+    """The same by a kernel on a TPU, as `causal_attention` elsewhere."""
+    branches = {"tpu": kernel_causal_attention, "default": causal_attention}
+    return lax.platform_dependent(q, kv, positions, **branches)
+
+
+def plain_attention(
+    config: Config, q: jax.Array, cache: Cache, tables: jax.Array, lengths: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(o float32[slots, q_heads, head_dim], log-sum-exp of the scores [slots, q_heads]) of one query a slot.
+
+    Slot s attends to the first `lengths[s]` tokens of the pages that `tables[s]` names; with none, o is 0. Pages are
+    read block by block as far as the longest slot goes, with a running softmax.
     """
     slots, heads, head_dim = q.shape
-    grouped = q.reshape(slots, cache.shape[2] // 2, -1, head_dim)  # [slots, kv_heads, group, head_dim]
+    combined = cache.pages.shape[2]
+    grouped = q.reshape(slots, combined // 2, -1, head_dim)  # [slots, kv_heads, group, head_dim]
     block = max(1, KEY_BLOCK // config.page_tokens)
-    pages_at = first_page + jnp.arange(slots)[:, None] * config.pages_per_slot
 
     def attend_block(index: jax.Array, found: Running) -> Running:
-        pages = jnp.minimum(index * block + jnp.arange(block), config.pages_per_slot - 1)
-        kv = cache[pages_at + pages].reshape(slots, -1, *cache.shape[2:])  # [slots, tokens, 2 * kv_heads, head_dim]
+        pages = tables[:, jnp.minimum(index * block + jnp.arange(block), config.pages_per_slot - 1)]
+        kv = cache.pages[pages].reshape(slots, -1, combined, head_dim)  # [slots, tokens, 2 * kv_heads, head_dim]
         keys_at = index * block * config.page_tokens + jnp.arange(kv.shape[1])
-        return _attend_more(grouped, kv, keys_at <= positions[:, None, None, None], found)
+        visible = keys_at < lengths[:, None, None, None]
+        return _attend_more(grouped, kv, visible, found)
 
     zeros = jnp.zeros(grouped.shape, jnp.float32)
-    nothing = zeros, zeros[..., :1], jnp.full_like(zeros[..., :1], -jnp.inf)
-    blocks = positions.max() // (block * config.page_tokens) + 1
-    o, total, _ = lax.fori_loop(0, blocks, attend_block, nothing)
-    return (o / total).reshape(slots, heads, head_dim).astype(q.dtype)
+    nothing = zeros, zeros[..., :1], jnp.full_like(zeros[..., :1], LOWEST)
+    blocks = (lengths.max() - 1) // (block * config.page_tokens) + 1
+    o, total, peak = lax.fori_loop(0, blocks, attend_block, nothing)
+    seen = total > 0
+    o, lse = o / jnp.where(seen, total, 1), jnp.where(seen, peak + jnp.log(jnp.where(seen, total, 1)), -jnp.inf)
+    return o.reshape(slots, heads, head_dim), lse.reshape(slots, heads)
 
 
 def _attend_more(q: jax.Array, kv: jax.Array, visible: jax.Array, found: Running) -> Running:
     """`found` with the keys and values of one more block: what was summed before is rescaled to the new peak."""
     o, total, peak = found
     scores = jnp.einsum("bkgh,btkh->bkgt", q, kv[:, :, 0::2], preferred_element_type=jnp.float32)
-    scores = jnp.where(visible, scores * q.shape[-1] ** -0.5, -jnp.inf)
+    scores = jnp.where(visible, scores * q.shape[-1] ** -0.5, LOWEST)
     higher = jnp.maximum(peak, scores.max(axis=-1, keepdims=True))
-    weights, kept = jnp.exp(scores - higher), jnp.exp(peak - higher)
+    weights, kept = jnp.where(visible, jnp.exp(scores - higher), 0), jnp.exp(peak - higher)
+    total = total * kept + weights.sum(axis=-1, keepdims=True)
     added = jnp.einsum("bkgt,btkh->bkgh", weights.astype(kv.dtype), kv[:, :, 1::2])
-    return o * kept + added, total * kept + weights.sum(axis=-1, keepdims=True), higher
+    return o * kept + added, total, higher
 
 
-def kernel_attention(
-    config: Config, q: jax.Array, cache: jax.Array, first_page: jax.Array, positions: jax.Array
-) -> jax.Array:
-    """`paged_attention` by jax's TPU kernel, which reads only the pages up to each slot's position."""
+def kernel_attention(config: Config, q: jax.Array, cache: Cache, tables: jax.Array, lengths: jax.Array) -> jax.Array:
+    """`paged_attention` by jax's TPU kernel, which reads only the pages up to each slot's length."""
     slots = q.shape[0]
-    pages = first_page + jnp.arange(slots * config.pages_per_slot, dtype=jnp.int32)
     return ragged_paged_attention(
         q,
-        cache,
-        positions + 1,
-        pages.reshape(slots, config.pages_per_slot),
+        cache.pages,
+        lengths,
+        tables,
         jnp.arange(slots + 1, dtype=jnp.int32),
         jnp.full(1, slots, dtype=jnp.int32),
         sm_scale=config.head_dim**-0.5,
-        num_kv_pages_per_block=min(KERNEL_PAGES_PER_BLOCK, config.pages_per_slot),
-        num_queries_per_block=min(KERNEL_QUERIES_PER_BLOCK, slots),
+        num_kv_pages_per_block=min(PAGES_PER_BLOCK, config.pages_per_slot),
+        num_queries_per_block=min(QUERIES_PER_BLOCK, slots),
         vmem_limit_bytes=KERNEL_VMEM_BYTES,
     )
 
 
-def paged_attention_on_platform(
-    config: Config, q: jax.Array, cache: jax.Array, first_page: jax.Array, positions: jax.Array
-) -> jax.Array:
-    """`kernel_attention` on a TPU, `paged_attention` elsewhere."""
-    branches = {"tpu": partial(kernel_attention, config), "default": partial(paged_attention, config)}
-    return lax.platform_dependent(q, cache, first_page, positions, **branches)
+def paged_attention(config: Config, q: jax.Array, cache: Cache, tables: jax.Array, lengths: jax.Array) -> jax.Array:
+    """[slots, q_heads, head_dim] of one query a slot, over the first `lengths` tokens of the pages in its table."""
+
+    def plain(*operands: Any) -> jax.Array:
+        return plain_attention(config, *operands)[0].astype(q.dtype)
+
+    return lax.platform_dependent(q, cache, tables, lengths, tpu=partial(kernel_attention, config), default=plain)

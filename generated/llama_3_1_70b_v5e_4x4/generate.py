@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The generate step: one more token for every slot, written as what one chip does.
 
 Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values
@@ -15,7 +15,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from . import attention, collectives, kv_cache, model, sampling
+from . import attention, collectives, kv_cache, model, sampling, sharding
 from .config import Config
 from .sampling import Sampling
 from .sharding import GENERATE
@@ -25,12 +25,13 @@ from .weights import Layer, Weights, abstract_weights, layouts
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Slots:
-    """State of every slot, the same on all chips; each array is [slots]."""
+    """State of every slot, the same on all chips; each array is [slots] but for the page tables."""
 
     tokens: Any  # the token to read next
     positions: Any  # its position
     live: Any  # whether the slot is in use
     sampling: Sampling
+    tables: Any  # [slots, pages_per_slot] the ids of the slot's pages
 
 
 @jax.tree_util.register_dataclass
@@ -38,38 +39,50 @@ class Slots:
 class OwnSlots:
     """What attention needs to know of the chip's own slots."""
 
-    positions: jax.Array  # [own slots], 0 for idle ones
+    lengths: jax.Array  # [own slots] tokens that the chip holds, the new one among them; an idle slot has one
+    tables: jax.Array  # [own slots, pages_per_slot] pages within a layer
     pages: jax.Array  # page of the new token within a layer
     offsets: jax.Array  # its place in the page
     angles: tuple[jax.Array, jax.Array]
 
 
 def _own_slots(config: Config, slots: Slots) -> OwnSlots:
-    positions, live = slots.positions, slots.live
-    pages, offsets = kv_cache.token_places(config, positions, live)
-    angles = model.rope_angles(config, positions)
-    return OwnSlots(jnp.where(live, positions, 0), pages, offsets, angles)
+    state = slots.positions, slots.live, slots.tables
+    positions, live, tables = (collectives.own_slice(each, sharding.CACHED_SLOTS) for each in state)
+    tables = kv_cache.own_pages(config, tables, tables.shape[0])
+    pages, offsets = kv_cache.token_places(config, tables, positions, live)
+    lengths = jnp.where(live, positions, 0) + 1
+    return OwnSlots(lengths, tables, pages, offsets, model.rope_angles(config, positions))
 
 
-def _project_qkv(w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model]."""
-    with jax.named_scope("generate.attention.qkv"):
-        q = model.project("bd,nhd->bnh", h, w.w_q, w.w_q_scale)
-        kv = model.project("bd,nhd->bnh", h, w.w_kv, w.w_kv_scale)
-        return q, kv
+def _project_qkv(config: Config, w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model].
+
+    Queries are made for this chip's heads and all its neighbours' slots, then traded for all heads of its own slots.
+    """
+    with jax.named_scope("generate.attention.q"):
+        q = model.project_heads(h, w.w_q, w.w_q_scale)
+    with jax.named_scope("generate.attention.kv"):
+        own = collectives.own_slice(h, sharding.EXCHANGED_SLOTS)
+        kv = model.project_heads(own, w.w_kv, w.w_kv_scale)
+    with jax.named_scope("generate.attention.q_to_batch"):
+        q = collectives.all_to_all(q, sharding.EXCHANGED_SLOTS, split=0, concat=1)
+    return q, kv
 
 
 def _attention(
-    config: Config, w: Layer, x: jax.Array, cache: jax.Array, first_page: jax.Array, own: OwnSlots
-) -> tuple[jax.Array, jax.Array]:
+    config: Config, w: Layer, x: jax.Array, cache: kv_cache.Cache, first_page: jax.Array, own: OwnSlots
+) -> tuple[jax.Array, kv_cache.Cache]:
     """(the residual `x` [slots, d_model] after attention, the cache with the new tokens' keys and values)."""
     with jax.named_scope("generate.attention.norm"):
         h = model.rms_norm(x, w.attention_norm)
-    q, kv = _project_qkv(w, h)
+    q, kv = _project_qkv(config, w, h)
     with jax.named_scope("generate.attention.kv_cache"):
         q, kv = model.rope(q, own.angles), model.rope_keys(kv, own.angles)
         cache = kv_cache.write_tokens(cache, first_page + own.pages, own.offsets, kv)
-        o = attention.paged_attention_on_platform(config, q, cache, first_page, own.positions)
+        o = attention.paged_attention(config, q, cache, first_page + own.tables, own.lengths)
+    with jax.named_scope("generate.attention.o_to_heads"):
+        o = collectives.all_to_all(o, sharding.EXCHANGED_SLOTS, split=1, concat=0)
     with jax.named_scope("generate.attention.out"):
         out = model.project("bnh,nhd->bd", o, w.w_o, w.w_o_scale)
         out = collectives.all_reduce(out, GENERATE.q_heads)
@@ -81,7 +94,7 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     with jax.named_scope("generate.mlp.norm"):
         h = model.rms_norm(x, w.mlp_norm)
     with jax.named_scope("generate.mlp.hidden"):
-        hidden = model.project("bd,dcf->bcf", h, w.w_in, w.w_in_scale)
+        hidden = model.project("bd,cdf->bcf", h, w.w_in, w.w_in_scale)
         hidden = model.gated(hidden)
     with jax.named_scope("generate.mlp.out"):
         out = model.project("bf,fd->bd", hidden, w.w_down, w.w_down_scale)
@@ -101,15 +114,15 @@ def _next_tokens(weights: Weights, x: jax.Array, slots: Slots) -> jax.Array:
         return sampling.choose(best, ids, slots.sampling, slots.positions + 1)
 
 
-def _step(config: Config, weights: Weights, cache: jax.Array, slots: Slots) -> tuple[jax.Array, Slots]:
+def _step(config: Config, weights: Weights, cache: kv_cache.Cache, slots: Slots) -> tuple[kv_cache.Cache, Slots]:
     """(cache, slots) after one more token for every live slot."""
     with jax.named_scope("generate.embedding.lookup"):
         x = model.embed(weights, slots.tokens)  # [slots, d_model]
         x = collectives.all_reduce(x, GENERATE.vocab)
     own = _own_slots(config, slots)
-    pages = kv_cache.pages_per_layer(config, own.positions.shape[0])
+    pages = kv_cache.pages_per_layer(config, own.lengths.shape[0])
 
-    def layer(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def layer(index: jax.Array, carry: tuple[jax.Array, kv_cache.Cache]) -> tuple[jax.Array, kv_cache.Cache]:
         x, cache = carry
         w = weights.layer(index)
         x, cache = _attention(config, w, x, cache, index * pages, own)
@@ -117,17 +130,18 @@ def _step(config: Config, weights: Weights, cache: jax.Array, slots: Slots) -> t
 
     x, cache = lax.fori_loop(0, config.layers, layer, (x, cache))
     tokens = _next_tokens(weights, x, slots)
-    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling)
+    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling, slots.tables)
 
 
 def abstract_slots(config: Config, mesh: Mesh) -> Slots:
     """Shape, dtype and sharding of the slots' state."""
 
-    def array(dtype: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((config.batch,), dtype, sharding=NamedSharding(mesh, P()))
+    def array(dtype: Any, *of_each: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((config.batch, *of_each), dtype, sharding=NamedSharding(mesh, P()))
 
     choices = Sampling(array(jnp.float32), array(jnp.int32), array(jnp.float32), array(jnp.uint32))
-    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices)
+    tables = array(jnp.int32, config.pages_per_slot)
+    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices, tables)
 
 
 def lower_generate(config: Config, mesh: Mesh) -> Any:
@@ -141,5 +155,5 @@ def lower_generate(config: Config, mesh: Mesh) -> Any:
         out_specs=(kv_cache.LAYOUT, P()),
         check_vma=False,
     )
-    held = cache.sharding, NamedSharding(mesh, P())
+    held = kv_cache.kept(cache), NamedSharding(mesh, P())
     return jax.jit(step, donate_argnums=1, out_shardings=held).lower(weights, cache, slots)

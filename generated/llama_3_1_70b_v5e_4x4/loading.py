@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Weights from a checkpoint onto the chips: padded, quantised and cut as the plan says.
 
 Each block of an array that chips of this host hold is read and placed by itself, so host memory holds one block of one
@@ -6,7 +6,7 @@ array at a time, and no host reads what its chips do not need.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,33 +16,35 @@ from jax.sharding import Mesh
 
 from .checkpoint import EVERYTHING, Checkpoint
 from .config import Config
-from .sharding import GENERATE
-from .weights import Layer, Weights, abstract_weights
+from .weights import Copies, Layer, Weights, abstract_weights
 
 Box = tuple[slice, ...]
 Make = Callable[[int, Box], np.ndarray]
 Arrays = tuple[np.ndarray, np.ndarray]
-SUMMED = {"w_q": (2,), "w_kv": (2,), "w_o": (0, 1), "w_in": (0,), "w_down": (0,)}
+SUMMED = {"w_q": (2,), "w_kv": (2,), "w_o": (0, 1), "w_in": (1,), "w_down": (0,)}
 """Dimensions of one layer's weight over which products are summed: a scale is the same along them."""
 
 
 def load_weights(checkpoint: Checkpoint, config: Config, mesh: Mesh) -> Weights:
     """The model of `checkpoint` on the chips of `mesh`."""
     abstract = abstract_weights(config, mesh)
-    kv_shards = int(np.prod([mesh.shape[axis] for axis in GENERATE.kv_heads], dtype=int))
-    stored = Stored(checkpoint, config, kv_shards)
+    stored = Stored(checkpoint, config, range(config.kv_heads_stored))
+    copied = Stored(checkpoint, config.for_prefill, config.read_kv_heads)
     return Weights(
-        layers=Layer(**dict(_layer_arrays(stored, abstract.layers))), **dict(_whole_arrays(stored, abstract))
+        layers=Layer(**dict(_layer_arrays(stored, abstract.layers))),
+        prefill_layers=Copies(**dict(_matrices(copied, abstract.prefill_layers))),
+        **dict(_whole_arrays(stored, abstract)),
     )
 
 
 class Stored:
     """The stored arrays of a model, block by block: of one layer, a box of an array as weights.py declares it."""
 
-    def __init__(self, checkpoint: Checkpoint, config: Config, kv_shards: int) -> None:
-        """The arrays of `checkpoint` when KV heads are stored in `kv_shards` shards."""
+    def __init__(self, checkpoint: Checkpoint, config: Config, kv_heads: Sequence[int]) -> None:
+        """The arrays of `checkpoint`, `kv_heads` in this order; those beyond the model's are zeros."""
         self._checkpoint, self._config = checkpoint, config
-        self._q_heads = stored_q_heads(config, kv_shards)
+        self._kv_heads = [head if head < config.kv_heads else None for head in kv_heads]
+        self._q_heads = stored_q_heads(config, self._kv_heads)
 
     def norm(self, part: str, layer: int | None, box: Box) -> np.ndarray:
         """A norm's weights."""
@@ -58,17 +60,17 @@ class Stored:
 
     def w_kv(self, layer: int, box: Box) -> np.ndarray:
         """[2 * kv_heads, head_dim, d_model]."""
-        numbers = range(2 * self._config.kv_heads_stored)[box[0]]
-        return self._heads(layer, [("kv"[i % 2], self._kv_head(i // 2)) for i in numbers], box)
+        numbers = range(2 * len(self._kv_heads))[box[0]]
+        return self._heads(layer, [("kv"[i % 2], self._kv_heads[i // 2]) for i in numbers], box)
 
     def w_o(self, layer: int, box: Box) -> np.ndarray:
         """[q_heads, head_dim, d_model]."""
         return np.stack([self._o_head(layer, head, box[2]) for head in self._q_heads[box[0]]])
 
     def w_in(self, layer: int, box: Box) -> np.ndarray:
-        """[d_model, 2, d_ff]."""
-        parts = ("gate", "up")[box[1]]
-        return np.stack([self._rows(part, layer, box[2], box[0], self._config.d_ff).T for part in parts], axis=1)
+        """[2, d_model, d_ff]."""
+        parts = ("gate", "up")[box[0]]
+        return np.stack([self._rows(part, layer, box[2], box[1], self._config.d_ff).T for part in parts])
 
     def w_down(self, layer: int, box: Box) -> np.ndarray:
         """[d_ff, d_model]."""
@@ -100,10 +102,10 @@ class Stored:
         if name in ("w_o", "w_down"):
             return self._scale_rows("o" if name == "w_o" else "down", layer, box[-1], self._config.d_model)
         if name == "w_in":
-            parts = ("gate", "up")[box[1]]
+            parts = ("gate", "up")[box[0]]
             return np.stack([self._scale_rows(part, layer, box[2], self._config.d_ff) for part in parts])
-        numbers = range(2 * self._config.kv_heads_stored)
-        pairs = [("kv"[i % 2], self._kv_head(i // 2)) for i in numbers]
+        numbers = range(2 * len(self._kv_heads))
+        pairs = [("kv"[i % 2], self._kv_heads[i // 2]) for i in numbers]
         heads = [("q", head) for head in self._q_heads] if name == "w_q" else pairs
         return np.stack([self._head_scales(part, layer, head) for part, head in heads[box[0]]])
 
@@ -126,7 +128,7 @@ class Stored:
             "w_q": (config.q_heads_stored, config.head_dim, config.d_model),
             "w_kv": (2 * config.kv_heads_stored, config.head_dim, config.d_model),
             "w_o": (config.q_heads_stored, config.head_dim, config.d_model),
-            "w_in": (config.d_model, 2, config.d_ff_stored),
+            "w_in": (2, config.d_model, config.d_ff_stored),
             "w_down": (config.d_ff_stored, config.d_model),
         }[name]
 
@@ -156,18 +158,16 @@ class Stored:
     def _head_rows(self, head: int) -> slice:
         return slice(head * self._config.head_dim, (head + 1) * self._config.head_dim)
 
-    def _kv_head(self, stored: int) -> int | None:
-        return stored if stored < self._config.kv_heads else None
 
-
-def stored_q_heads(config: Config, kv_shards: int) -> list[int | None]:
+def stored_q_heads(config: Config, kv_heads: Sequence[int | None]) -> list[int | None]:
     """The query head stored at each place: those of each shard's KV heads, then zero heads (None) up to its share."""
-    group, share = config.q_heads // config.kv_heads, config.q_heads_stored // kv_shards
-    real = config.kv_heads_stored // kv_shards * group
+    group, share = config.q_heads // config.kv_heads, config.q_heads_stored // config.kv_shards
+    held = len(kv_heads) // config.kv_shards
     found: list[int | None] = []
-    for shard in range(kv_shards):
-        heads = range(shard * real, (shard + 1) * real)
-        found += [head if head < config.q_heads else None for head in heads] + [None] * (share - real)
+    for shard in range(config.kv_shards):
+        for head in kv_heads[shard * held : (shard + 1) * held]:
+            found += [None] * group if head is None else range(head * group, (head + 1) * group)
+        found += [None] * (share - held * group)
     return found
 
 
@@ -270,7 +270,12 @@ def _layer_arrays(stored: Stored, abstract: Layer) -> Iterator[tuple[str, jax.Ar
     """(field of Layer, the array of all layers on the chips), one at a time."""
     for norm in ("attention_norm", "mlp_norm"):
         yield norm, _stack(getattr(abstract, norm), partial(stored.norm, norm))
-    for name in ("w_q", "w_kv", "w_o", "w_in", "w_down"):
+    yield from _matrices(stored, abstract)
+
+
+def _matrices(stored: Stored, abstract: Layer | Copies) -> Iterator[tuple[str, jax.Array]]:
+    """(field, the array of all layers on the chips) of those matrices that there are, one at a time."""
+    for name in (name for name in ("w_q", "w_kv", "w_o", "w_in", "w_down") if hasattr(abstract, name)):
         target = getattr(abstract, name)
         _say(f"loading and quantising {name} of {target.shape[0]} layers")
         values, scales = _quantised_stack(stored, name, target, getattr(abstract, f"{name}_scale"))

@@ -1,16 +1,19 @@
-# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The mathematics of a llama-type model on one chip's arrays; what chips exchange is in prefill.py and generate.py."""
 
-from math import pi
+from math import gcd, pi
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from . import collectives
 from .config import ACTIVATIONS, NORM_EPS, ROPE_THETA, Config
 from .sharding import GENERATE
 from .weights import Weights
+
+LOOK_UP_BLOCK = 64  # rows of the embedding table that are read together
 
 
 def project(formula: str, x: jax.Array, weight: jax.Array, scale: jax.Array) -> jax.Array:
@@ -19,19 +22,33 @@ def project(formula: str, x: jax.Array, weight: jax.Array, scale: jax.Array) -> 
     return (product * scale).astype(x.dtype)
 
 
+def project_heads(x: jax.Array, weight: jax.Array, scale: jax.Array) -> jax.Array:
+    """[rows, heads, head_dim] of `x` [rows, d_model] and a weight [heads, head_dim, d_model]."""
+    return project("bd,nhd->bnh", x, weight, scale)
+
+
+def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """The rows [rows, d_model] of `table` at `ids`, a block at a time in two blocks or more.
+
+    A TPU brings a table on chip whole when a program looks up all its rows at once, and does not for a loop.
+    """
+    block = gcd(ids.shape[0], max(1, ids.shape[0] // 2), LOOK_UP_BLOCK)
+    return lax.map(lambda some: table[some], ids.reshape(-1, block)).reshape(ids.shape[0], -1)
+
+
 def embed(weights: Weights, ids: jax.Array) -> jax.Array:
     """The embeddings [rows, d_model] of `ids` [rows]; zeros for ids that other chips hold."""
     held = weights.embedding.shape[0]
     local = ids - collectives.rank(GENERATE.vocab) * held
     mine = (local >= 0) & (local < held)
     local = jnp.where(mine, local, 0)
-    rows = weights.embedding[local].astype(jnp.float32) * weights.embedding_scale[local][:, None]
+    rows = look_up(weights.embedding, local).astype(jnp.float32) * weights.embedding_scale[local][:, None]
     return jnp.where(mine[:, None], rows, 0).astype(ACTIVATIONS)
 
 
 def _scaled(x: jax.Array, squares: jax.Array, d_model: int, weight: jax.Array) -> jax.Array:
     """`x` [rows, d_model] over its root mean square, times `weight`; `squares` is the sum over the whole d_model."""
-    unit = x.astype(jnp.float32) * jax.lax.rsqrt(squares / d_model + NORM_EPS)
+    unit = x.astype(jnp.float32) * lax.rsqrt(squares / d_model + NORM_EPS)
     return (unit * weight).astype(x.dtype)
 
 

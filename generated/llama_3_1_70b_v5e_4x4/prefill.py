@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4c93cc8a). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefill step: reads one prompt, written as what one chip does.
 
 The prompt is padded to a bucket of tokens. Shapes in comments are one chip's, in logical axes; own tokens are those
@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from . import attention, collectives, kv_cache, model, sampling, sharding
-from .config import KV_CACHE, Config
+from .config import Config
 from .sampling import Sampling
 from .sharding import PREFILL
 from .weights import Layer, Weights, abstract_weights, layouts
@@ -51,10 +51,10 @@ def _embed(weights: Weights, ids: jax.Array) -> jax.Array:
 def _project_qkv(w: Layer, h: jax.Array, places: Places) -> tuple[jax.Array, jax.Array]:
     """(q [own queries, q_heads, head_dim], kv [tokens, 2 * kv_heads, head_dim]) of `h` [rows, d_model]."""
     with jax.named_scope("prefill.attention.q"):
-        q = model.project("bd,nhd->bnh", h, w.w_q, w.w_q_scale)
+        q = model.project_heads(h, w.w_q, w.w_q_scale)
         q = model.rope(q, places.query_angles)
     with jax.named_scope("prefill.attention.kv"):
-        kv = model.project("bd,nhd->bnh", h, w.w_kv, w.w_kv_scale)
+        kv = model.project_heads(h, w.w_kv, w.w_kv_scale)
         kv = model.rope_keys(kv, places.key_angles)
     with jax.named_scope("prefill.attention.kv_tokens"):
         kv = collectives.all_gather(kv, sharding.OWN_TOKENS)
@@ -67,11 +67,11 @@ def _attention(config: Config, w: Layer, x: jax.Array, places: Places) -> tuple[
         h = model.rms_norm(x, w.attention_norm)
     q, kv = _project_qkv(w, h, places)
     with jax.named_scope("prefill.attention.kv_cache"):
-        o = attention.causal_attention(q, kv, places.queries)
+        o = attention.causal_attention_on_platform(q, kv, places.queries)
     with jax.named_scope("prefill.attention.out"):
         out = model.project("bnh,nhd->bd", o, w.w_o, w.w_o_scale)
         out = collectives.all_reduce(out, sharding.ATTENTION_SUMMED)
-    return x + out, kv.astype(KV_CACHE)
+    return x + out, kv.astype(kv_cache.PREFILLED)
 
 
 def _mlp(w: Layer, x: jax.Array) -> jax.Array:
@@ -79,7 +79,7 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     with jax.named_scope("prefill.mlp.norm"):
         h = model.rms_norm(x, w.mlp_norm)
     with jax.named_scope("prefill.mlp.hidden"):
-        hidden = model.project("bd,dcf->bcf", h, w.w_in, w.w_in_scale)
+        hidden = model.project("bd,cdf->bcf", h, w.w_in, w.w_in_scale)
         hidden = model.gated(hidden)
     with jax.named_scope("prefill.mlp.out"):
         out = model.project("bf,fd->bd", hidden, w.w_down, w.w_down_scale)
@@ -87,54 +87,58 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     return x + out
 
 
-def _first_token(weights: Weights, x: jax.Array, length: jax.Array, choice: Sampling) -> jax.Array:
-    """int32[1]: the token after the prompt's last one, from `x` [own tokens, d_model]."""
+def _first_tokens(weights: Weights, x: jax.Array, lengths: jax.Array, choice: Sampling) -> jax.Array:
+    """int32[prompts]: the token after each prompt's last one, from `x` [own tokens, d_model]."""
     with jax.named_scope("prefill.logits.last"):
-        positions = collectives.rank(PREFILL.tokens) * x.shape[0] + jnp.arange(x.shape[0])
-        last = jnp.sum(jnp.where((positions == length - 1)[:, None], x, 0), axis=0, keepdims=True)
+        rows = lengths - 1
+        rows = rows - collectives.rank(PREFILL.tokens) * x.shape[0]
+        held = (rows >= 0) & (rows < x.shape[0])
+        last = jnp.where(held[:, None], x[jnp.where(held, rows, 0)], 0)
         last = collectives.all_reduce(last, PREFILL.tokens)
     with jax.named_scope("prefill.logits.norm"):
         last = model.rms_norm(last, weights.final_norm)
     with jax.named_scope("prefill.logits"):
-        logits = model.logits(weights, last)  # [1, vocab]
+        logits = model.logits(weights, last)  # [prompts, vocab]
     with jax.named_scope("prefill.sampling.candidates"):
         best, ids = sampling.candidates(logits)
     with jax.named_scope("prefill.sampling"):
-        return sampling.choose(best, ids, choice, length[None])
+        return sampling.choose(best, ids, choice, lengths)
 
 
 def _step(
-    config: Config, weights: Weights, ids: jax.Array, length: jax.Array, choice: Sampling
+    config: Config, weights: Weights, ids: jax.Array, lengths: jax.Array, choice: Sampling
 ) -> tuple[jax.Array, jax.Array]:
     """(first token [1], keys and values [layers, tokens, 2 * kv_heads, head_dim]) of the prompt `ids` [tokens]."""
     x = _embed(weights, ids)
     places = _places(config, ids.shape[0])
-    kv_heads = weights.layers.w_kv.shape[1]
-    kv = jnp.zeros((config.layers, ids.shape[0], kv_heads, config.head_dim), KV_CACHE)
+    kv_heads = config.kv_heads_stored // collectives.ways(PREFILL.kv_heads)
+    kv = jnp.zeros((config.layers, ids.shape[0], 2 * kv_heads, config.head_dim), kv_cache.PREFILLED)
 
     def layer(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         x, kv = carry
-        w = weights.layer(index)
+        w = weights.prefill_layer(index)
         x, layer_kv = _attention(config, w, x, places)
         return _mlp(w, x), lax.dynamic_update_index_in_dim(kv, layer_kv, index, 0)
 
     x, kv = lax.fori_loop(0, config.layers, layer, (x, kv))
-    return _first_token(weights, x, length, choice), kv
+    return _first_tokens(weights, x, lengths, choice), kv
 
 
 def lower_prefill(config: Config, mesh: Mesh, bucket: int) -> Any:
-    """The lowered step (weights, ids [bucket], length, sampling [1]) -> (first token [1], keys and values)."""
+    """The lowered step (weights, ids [bucket], length [1], sampling [1]) -> (first token [1], keys and values)."""
 
     def whole(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P()))
 
     weights = abstract_weights(config, mesh)
-    choice = Sampling(*(whole((1,), dtype) for dtype in (jnp.float32, jnp.int32, jnp.float32, jnp.uint32)))
+    of_each = whole((config.prompts,), jnp.int32)
+    choice = Sampling(*(whole((config.prompts,), dtype) for dtype in (jnp.float32, jnp.int32, jnp.float32, jnp.uint32)))
     step = jax.shard_map(
-        partial(_step, config),
+        partial(_step, config.for_prefill),
         mesh=mesh,
         in_specs=(layouts(weights), P(), P(), P()),
         out_specs=(P(), kv_cache.PREFILLED_LAYOUT),
         check_vma=False,
     )
-    return jax.jit(step).lower(weights, whole((bucket,), jnp.int32), whole((), jnp.int32), choice)
+    ids = whole((config.prompts * bucket,), jnp.int32)
+    return jax.jit(step, keep_unused=True).lower(weights, ids, of_each, choice)

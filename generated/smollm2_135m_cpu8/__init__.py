@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """smollm2-135m-cpu8 on a cpu 2x4 slice, served as plan.yaml says."""
 
 from .config import MODEL, TINY, Config

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Command line: chat with the model, continue a prompt, or measure the steps beside the plan's prediction."""
 
 import argparse

@@ -1,9 +1,10 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The collectives that the steps are made of, and local cuts by rank; used inside shard_map only."""
 
 from math import prod
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from .sharding import Axes
@@ -27,16 +28,20 @@ def all_gather_at_once(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
 
 
 def reduce_scatter_rows(x: jax.Array, axes: Axes) -> jax.Array:
-    """This chip's rows of the sum of `x` [rows, ...] over `axes`; one axis at a time, the major one first.
+    """This chip's rows of the sum of `x` [rows, ..., columns] over `axes`; one axis at a time, the major one first.
 
-    Rows are flat, and split on a leading dimension of their own: the TPU compiler keeps that form a reduce-scatter.
+    Rows are scattered where a TPU has them in memory, next to columns, so that nothing is turned around for it. Of
+    matrices they are split on a dimension of their own: the compiler keeps that form a reduce-scatter.
     """
-    rows, inner = x.shape[0], x.shape[1:]
+    if x.ndim == 2:
+        for axis in axes:
+            blocks = x.reshape(lax.axis_size(axis), -1, x.shape[1])
+            x = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
+        return x
+    stacked = jnp.moveaxis(x, 0, 1)
     for axis in axes:
-        rows //= lax.axis_size(axis)
-        blocks = x.reshape(lax.axis_size(axis), rows, -1)
-        x = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
-    return x.reshape(rows, *inner)
+        stacked = lax.psum_scatter(stacked, axis, scatter_dimension=1, tiled=True)
+    return jnp.moveaxis(stacked, 1, 0)
 
 
 def ways(axes: Axes) -> int:

@@ -1,7 +1,7 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Sizes and dtypes of smollm2-135m-cpu8, and of a tiny model under the same rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 
@@ -14,7 +14,7 @@ CANDIDATES = 64  # best tokens a chip offers to the sampler, and the sampler's c
 QUERY_BLOCK = 128  # queries that prefill scores against all keys at a time
 KEY_BLOCK = 128  # tokens of the cache that generate reads at a time
 PREDICTED_PREFILL_TOKENS = 128
-PREDICTED_PREFILL_MS = 196
+PREDICTED_PREFILL_MS = 177
 PREDICTED_GENERATE_MS = 91
 
 
@@ -30,13 +30,19 @@ class Config:
     q_heads_stored: int
     kv_heads: int
     kv_heads_stored: int
+    kv_shards: int
     head_dim: int
     vocab: int
     vocab_stored: int
     batch: int
     context: int
     page_tokens: int
+    prompts: int
     buckets: tuple[int, ...]
+    read_q_heads_stored: int  # these are of the arrays that prefill reads
+    read_kv_heads: tuple[int, ...]  # KV head at each place; those beyond `kv_heads` are zeros
+    read_kv_shards: int
+    read_d_ff_stored: int
 
     @property
     def pages_per_slot(self) -> int:
@@ -50,6 +56,17 @@ class Config:
             raise ValueError(f"the prompt has {tokens} tokens; this plan reads 1 to {longest}")
         return next(bucket for bucket in self.buckets if bucket >= tokens)
 
+    @property
+    def for_prefill(self) -> "Config":
+        """The sizes of the arrays that prefill reads."""
+        return replace(
+            self,
+            q_heads_stored=self.read_q_heads_stored,
+            kv_heads_stored=len(self.read_kv_heads),
+            kv_shards=self.read_kv_shards,
+            d_ff_stored=self.read_d_ff_stored,
+        )
+
 
 MODEL = Config(
     layers=30,
@@ -60,13 +77,19 @@ MODEL = Config(
     q_heads_stored=12,
     kv_heads=3,
     kv_heads_stored=4,
+    kv_shards=4,
     head_dim=64,
     vocab=49152,
     vocab_stored=49152,
     batch=8,
     context=768,
     page_tokens=16,
+    prompts=1,
     buckets=(16, 32, 64, 128, 256, 512, 768),
+    read_q_heads_stored=12,
+    read_kv_heads=(0, 1, 2, 3),
+    read_kv_shards=4,
+    read_d_ff_stored=1536,
 )
 
 
@@ -79,11 +102,17 @@ TINY = Config(
     q_heads_stored=12,
     kv_heads=3,
     kv_heads_stored=4,
+    kv_shards=4,
     head_dim=64,
     vocab=512,
     vocab_stored=512,
     batch=8,
     context=256,
     page_tokens=16,
+    prompts=1,
     buckets=(16, 32, 64, 128, 256),
+    read_q_heads_stored=12,
+    read_kv_heads=(0, 1, 2, 3),
+    read_kv_shards=4,
+    read_d_ff_stored=128,
 )

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The generate step: one more token for every slot, written as what one chip does.
 
 Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values
@@ -25,12 +25,13 @@ from .weights import Layer, Weights, abstract_weights, layouts
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Slots:
-    """State of every slot, the same on all chips; each array is [slots]."""
+    """State of every slot, the same on all chips; each array is [slots] but for the page tables."""
 
     tokens: Any  # the token to read next
     positions: Any  # its position
     live: Any  # whether the slot is in use
     sampling: Sampling
+    tables: Any  # [slots, pages_per_slot] the ids of the slot's pages
 
 
 @jax.tree_util.register_dataclass
@@ -38,33 +39,35 @@ class Slots:
 class OwnSlots:
     """What attention needs to know of the chip's own slots."""
 
-    positions: jax.Array  # [own slots], 0 for idle ones
+    lengths: jax.Array  # [own slots] tokens that the chip holds, the new one among them; an idle slot has one
+    tables: jax.Array  # [own slots, pages_per_slot] pages within a layer
     pages: jax.Array  # page of the new token within a layer
     offsets: jax.Array  # its place in the page
     angles: tuple[jax.Array, jax.Array]
 
 
 def _own_slots(config: Config, slots: Slots) -> OwnSlots:
-    positions = collectives.own_slice(slots.positions, GENERATE.batch)
-    live = collectives.own_slice(slots.live, GENERATE.batch)
-    pages, offsets = kv_cache.token_places(config, positions, live)
-    angles = model.rope_angles(config, positions)
-    return OwnSlots(jnp.where(live, positions, 0), pages, offsets, angles)
+    state = slots.positions, slots.live, slots.tables
+    positions, live, tables = (collectives.own_slice(each, sharding.CACHED_SLOTS) for each in state)
+    tables = kv_cache.own_pages(config, tables, tables.shape[0])
+    pages, offsets = kv_cache.token_places(config, tables, positions, live)
+    lengths = jnp.where(live, positions, 0) + 1
+    return OwnSlots(lengths, tables, pages, offsets, model.rope_angles(config, positions))
 
 
 def _project_qkv(w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(q [own slots, q_heads, head_dim], kv [own slots, 2 * kv_heads, head_dim]) of `h` [slots, d_model]."""
     with jax.named_scope("generate.attention.qkv"):
-        q = model.project("bd,nhd->bnh", h, w.w_q)
-        kv = model.project("bd,nhd->bnh", h, w.w_kv)
+        q = model.project_heads(h, w.w_q)
+        kv = model.project_heads(h, w.w_kv)
         qkv = jnp.concatenate([q, kv], axis=1)
         qkv = collectives.reduce_scatter_rows(qkv, sharding.QKV_SCATTERED)
         return qkv[:, : q.shape[1]], qkv[:, q.shape[1] :]
 
 
 def _attention(
-    config: Config, w: Layer, x: jax.Array, cache: jax.Array, first_page: jax.Array, own: OwnSlots
-) -> tuple[jax.Array, jax.Array]:
+    config: Config, w: Layer, x: jax.Array, cache: kv_cache.Cache, first_page: jax.Array, own: OwnSlots
+) -> tuple[jax.Array, kv_cache.Cache]:
     """(the residual `x` [slots, d_model] after attention, the cache with the new tokens' keys and values)."""
     with jax.named_scope("generate.attention.norm"):
         h = model.rms_norm_sharded(x, w.attention_norm, GENERATE.d_model)
@@ -72,7 +75,7 @@ def _attention(
     with jax.named_scope("generate.attention.kv_cache"):
         q, kv = model.rope(q, own.angles), model.rope_keys(kv, own.angles)
         cache = kv_cache.write_tokens(cache, first_page + own.pages, own.offsets, kv)
-        o = attention.paged_attention(config, q, cache, first_page, own.positions)
+        o = attention.paged_attention(config, q, cache, first_page + own.tables, own.lengths)
     with jax.named_scope("generate.attention.o_rows"):
         o = collectives.all_gather(o, sharding.SCATTERED_SLOTS)
     with jax.named_scope("generate.attention.out"):
@@ -86,7 +89,7 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     with jax.named_scope("generate.mlp.norm"):
         h = model.rms_norm_sharded(x, w.mlp_norm, GENERATE.d_model)
     with jax.named_scope("generate.mlp.hidden"):
-        hidden = model.project("bd,dcf->bcf", h, w.w_in)
+        hidden = model.project("bd,cdf->bcf", h, w.w_in)
         hidden = collectives.reduce_scatter_rows(hidden, sharding.HIDDEN_SCATTERED)
         hidden = model.gated(hidden)
     with jax.named_scope("generate.mlp.hidden_rows"):
@@ -111,16 +114,16 @@ def _next_tokens(weights: Weights, x: jax.Array, slots: Slots) -> jax.Array:
         return sampling.choose(best, ids, slots.sampling, slots.positions + 1)
 
 
-def _step(config: Config, weights: Weights, cache: jax.Array, slots: Slots) -> tuple[jax.Array, Slots]:
+def _step(config: Config, weights: Weights, cache: kv_cache.Cache, slots: Slots) -> tuple[kv_cache.Cache, Slots]:
     """(cache, slots) after one more token for every live slot."""
     with jax.named_scope("generate.embedding.lookup"):
         x = model.embed(weights, slots.tokens)  # [slots, d_model]
         x = collectives.all_reduce(x, GENERATE.vocab)
         x = collectives.own_slice(x, GENERATE.d_model, dim=1)
     own = _own_slots(config, slots)
-    pages = kv_cache.pages_per_layer(config, own.positions.shape[0])
+    pages = kv_cache.pages_per_layer(config, own.lengths.shape[0])
 
-    def layer(index: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def layer(index: jax.Array, carry: tuple[jax.Array, kv_cache.Cache]) -> tuple[jax.Array, kv_cache.Cache]:
         x, cache = carry
         w = weights.layer(index)
         x, cache = _attention(config, w, x, cache, index * pages, own)
@@ -128,17 +131,18 @@ def _step(config: Config, weights: Weights, cache: jax.Array, slots: Slots) -> t
 
     x, cache = lax.fori_loop(0, config.layers, layer, (x, cache))
     tokens = _next_tokens(weights, x, slots)
-    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling)
+    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling, slots.tables)
 
 
 def abstract_slots(config: Config, mesh: Mesh) -> Slots:
     """Shape, dtype and sharding of the slots' state."""
 
-    def array(dtype: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((config.batch,), dtype, sharding=NamedSharding(mesh, P()))
+    def array(dtype: Any, *of_each: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((config.batch, *of_each), dtype, sharding=NamedSharding(mesh, P()))
 
     choices = Sampling(array(jnp.float32), array(jnp.int32), array(jnp.float32), array(jnp.uint32))
-    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices)
+    tables = array(jnp.int32, config.pages_per_slot)
+    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices, tables)
 
 
 def lower_generate(config: Config, mesh: Mesh) -> Any:
@@ -152,5 +156,5 @@ def lower_generate(config: Config, mesh: Mesh) -> Any:
         out_specs=(kv_cache.LAYOUT, P()),
         check_vma=False,
     )
-    held = cache.sharding, NamedSharding(mesh, P())
+    held = kv_cache.kept(cache), NamedSharding(mesh, P())
     return jax.jit(step, donate_argnums=1, out_shardings=held).lower(weights, cache, slots)

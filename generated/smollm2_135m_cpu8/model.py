@@ -1,19 +1,40 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The mathematics of a llama-type model on one chip's arrays; what chips exchange is in prefill.py and generate.py."""
+
+from math import gcd
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from . import collectives
 from .config import NORM_EPS, ROPE_THETA, Config
 from .sharding import GENERATE
 from .weights import Weights
 
+LOOK_UP_BLOCK = 64  # rows of the embedding table that are read together
+
 
 def project(formula: str, x: jax.Array, weight: jax.Array) -> jax.Array:
     """The product that `formula` names, of activations and a weight."""
     return jnp.einsum(formula, x, weight)
+
+
+def project_heads(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """[rows, heads, head_dim] of `x` [rows, d_model] and a weight [heads, head_dim, d_model]."""
+    # As a product of two matrices; for an array of heads the CPU compiler would turn the weight around first.
+    flat = project("bd,md->bm", x, weight.reshape(-1, weight.shape[2]))
+    return flat.reshape(x.shape[0], *weight.shape[:2])
+
+
+def look_up(table: jax.Array, ids: jax.Array) -> jax.Array:
+    """The rows [rows, d_model] of `table` at `ids`, a block at a time in two blocks or more.
+
+    A TPU brings a table on chip whole when a program looks up all its rows at once, and does not for a loop.
+    """
+    block = gcd(ids.shape[0], max(1, ids.shape[0] // 2), LOOK_UP_BLOCK)
+    return lax.map(lambda some: table[some], ids.reshape(-1, block)).reshape(ids.shape[0], -1)
 
 
 def embed(weights: Weights, ids: jax.Array) -> jax.Array:
@@ -22,18 +43,23 @@ def embed(weights: Weights, ids: jax.Array) -> jax.Array:
     local = ids - collectives.rank(GENERATE.vocab) * held
     mine = (local >= 0) & (local < held)
     local = jnp.where(mine, local, 0)
-    rows = weights.embedding[local]
+    rows = look_up(weights.embedding, local)
     return jnp.where(mine[:, None], rows, 0)
 
 
 def _scaled(x: jax.Array, squares: jax.Array, d_model: int, weight: jax.Array) -> jax.Array:
     """`x` [rows, d_model] over its root mean square, times `weight`; `squares` is the sum over the whole d_model."""
-    unit = x.astype(jnp.float32) * jax.lax.rsqrt(squares / d_model + NORM_EPS)
+    unit = x.astype(jnp.float32) * lax.rsqrt(squares / d_model + NORM_EPS)
     return (unit * weight).astype(x.dtype)
 
 
 def _squares(x: jax.Array) -> jax.Array:
     return jnp.sum(jnp.square(x.astype(jnp.float32)), axis=-1, keepdims=True)
+
+
+def rms_norm(x: jax.Array, weight: jax.Array) -> jax.Array:
+    """`x` [rows, d_model] normalised to unit mean square, times `weight`."""
+    return _scaled(x, _squares(x), weight.shape[0], weight)
 
 
 def rms_norm_sharded(x: jax.Array, weight: jax.Array, axes: tuple[str, ...]) -> jax.Array:

@@ -76,17 +76,15 @@ class Chosen:
         """Collectives of a generate step, in the order of the step."""
         return planned.generate_step(self.rules.generate, self.batch * rows_of(self.drafts), self.machine.program)
 
-    def prefill_collectives(self) -> list[Collective]:
-        """Collectives of the prefill of the planned bucket, in the order of the step."""
-        return self.reads.collectives_of_prompt(self.reads.load.prompt)
-
-    def collectives_of_prompt(self, tokens: int) -> list[Collective]:
-        """Collectives of the prefill of prompts of some length, in all stages."""
-        found = planned.prefill_step(self.rules, tokens, self.machine.program, self.prompts, self.chunk)
-        if self.pipeline is None:
-            return found
-        permute = self.pipeline.permute(self.rules.prefill, tokens, self.machine.program, self.prompts)
-        return self.pipeline.collectives(found, permute)
+    def prefill_collectives(self, bucket: int | None = None) -> list[Collective]:
+        """Collectives of the prefill of a bucket, the planned one if nothing is said, in the order of the step."""
+        reads = self.reads
+        tokens = bucket or reads.load.prompt
+        found = planned.prefill_step(reads.rules, tokens, reads.machine.program, reads.prompts, reads.chunk)
+        if reads.pipeline is not None:
+            program, pipeline = reads.machine.program, reads.pipeline
+            found = pipeline.collectives(found, pipeline.permute(reads.rules.prefill, tokens, program, reads.prompts))
+        return found
 
     def collective_s(self, planned_one: Collective) -> float:
         """Seconds of one execution of a planned collective."""

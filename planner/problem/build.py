@@ -60,10 +60,7 @@ def build(spec: Spec, batches: tuple[int, ...] | None = None) -> Built:
         for slice_ in slices
         for mesh in meshes_of(spec, slice_)
     )
-    rendered = spec.serving.strategies == "rendered"
-    pricers = (
-        Pricer(each, loads[each.slice], allowed_by(spec.pins, pieces_of(each.mesh)), rendered) for each in machines
-    )
+    pricers = (Pricer(each, loads[each.slice], allowed_by(spec.pins, pieces_of(each.mesh))) for each in machines)
     tables = tuple(table for pricer in pricers for table in pricer.tables())
     output, tried = spec.workload.output_tokens.mean, batches or batches_of(spec)
     problem = Problem(tables, tried, output, spec.objective, limits_of(spec, machine_chip), arrivals=arrivals_of(spec))
@@ -89,7 +86,7 @@ def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Ch
             for pipeline in pipelines(mesh, sizes):
                 staged = pipeline.staged(mesh) if pipeline else mesh
                 machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, staged, sizes)
-                pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(staged)), rendered=False)
+                pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(staged)))
                 pricers.setdefault(str(slice_), []).append(PoolPricer(pricer, pipeline))
     largest = None if problem.arrivals else max(each.chips for each in slices)
     demand = Demand(
@@ -186,12 +183,10 @@ def batch_steps(most: int) -> tuple[int, ...]:
 
 
 def prompts_of(spec: Spec) -> tuple[int, ...]:
-    """How many prompts a prefill may read together: powers of two up to the concurrency; rendered packages read one."""
+    """How many prompts a prefill may read together: powers of two up to the concurrency."""
     pinned, most = spec.pins.get("prefill.prompts"), spec.workload.concurrency
     if pinned is not None:
         return (int(str(pinned)),)
-    if spec.serving.strategies == "rendered":
-        return (1,)
     return tuple(2**power for power in range(most.bit_length()))
 
 
@@ -205,7 +200,7 @@ def chunks_of(spec: Spec, buckets: tuple[int, ...], planned: int) -> tuple[int |
     if pinned is not None or isinstance(wanted, int):
         tokens = None if pinned == "none" else int(str(wanted if pinned is None else pinned))
         return (None if tokens is None or tokens >= buckets[-1] else tokens,)
-    if wanted is None or spec.serving.strategies == "rendered":
+    if wanted is None:
         return (None,)
     powers = [SMALLEST_CHUNK]
     while powers[-1] < planned:

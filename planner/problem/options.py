@@ -76,8 +76,6 @@ ROLES: Mapping[str, tuple[Role, ...]] = {
     "experts": (Role.NONE, Role.DATA, Role.D_MODEL, *EXPERT_FF_ROLES, *EXPERT_ROLES),
     "vocab": (Role.NONE, Role.DATA, Role.D_MODEL, *VOCAB_CUTS),
 }
-UNRENDERED_ROLES = (*ROW_ROLES, Role.HEADS_TOKENS)
-"""Roles that no package is rendered for yet."""
 
 
 @dataclass(frozen=True, slots=True)

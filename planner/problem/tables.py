@@ -28,7 +28,7 @@ from planner.problem.legal import (
     legal_heads,
 )
 from planner.problem.machine import Machine
-from planner.problem.options import ROLES, RULES, STORED_AXES, UNRENDERED_ROLES, Mode, Option, Role
+from planner.problem.options import ROLES, RULES, STORED_AXES, Mode, Option, Role
 from planner.problem.pins import Allowed
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
@@ -111,7 +111,6 @@ class Pricer:
     machine: Machine
     load: Load
     allowed: Mapping[str, Allowed]
-    rendered: bool
     _pairs: dict[tuple[str, int], Pairs] = field(default_factory=dict)
     _columns: dict[tuple[str, int, int, Drafts | None], Column] = field(default_factory=dict)
     _prices: dict[tuple[str, int, int | None], PrefillPrices] = field(default_factory=dict)
@@ -131,7 +130,7 @@ class Pricer:
     @cached_property
     def floors(self) -> Floors:
         """The floors of the mesh."""
-        return Floors(self.machine, self.load, copies=not self.rendered)
+        return Floors(self.machine, self.load, copies=True)
 
     def tables(self) -> list[MeshTable]:
         """One table for every number of prompts read together, every chunk, with drafts and without."""
@@ -188,17 +187,16 @@ class Pricer:
         return pairs.copies_alone(sides) if copied else pairs.with_copies(sides)
 
     def copied(self, name: str) -> bool | None:
-        """Whether a block must store its weights twice, or must not, as all that is rendered; None where it may."""
-        return False if self.rendered else self.allowed[name].copied
+        """Whether a block must store its weights twice, or must not; None where it may."""
+        return self.allowed[name].copied
 
     def pairs(self, name: str, even: int) -> Pairs:
         """The options of a block that store weights once, and all its prefill sides, where token axes divide so many
         tokens."""
         if (name, even) not in self._pairs:
-            roles = tuple(role for role in ROLES[name] if not (self.rendered and role in UNRENDERED_ROLES))
             space = space_of(
                 self.axis_sizes,
-                roles,
+                ROLES[name],
                 lambda each: self.keeps_roles(name, each),
                 lambda key: self.keeps_key(name, key, even),
             )
@@ -206,7 +204,7 @@ class Pricer:
                 space = with_every_key(
                     space,
                     self.axis_sizes,
-                    roles,
+                    ROLES[name],
                     lambda each: self.legal_stored(name, self.stored(name, as_read(each))),
                     lambda key: self.keeps_key(name, key, even),
                 )

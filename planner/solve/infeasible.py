@@ -15,6 +15,8 @@ from planner.solve.search import search
 class Need:
     """One limit of a conflict: the bound, and the least that some plan needs while the other limits hold.
 
+    That is all of them, if they can hold together, else those of the conflict.
+
     HBM is in 64 KiB units per chip, times in nanoseconds (TPOT for one token), a fleet in chips.
     """
 
@@ -45,7 +47,8 @@ def explain_infeasible(problem: Problem) -> Infeasible:
             return Infeasible(tuple(need for need in [fleet_need(problem)] if need is not None))
         problem = alone
     limits = fewest(problem.limits, lambda fewer: search(replace(problem, limits=fewer)) is None)
-    needs = [need_of(replace(problem, limits=limits), name) for name in limits.named()]
+    # While all other limits hold, if they can; else while those of the conflict do.
+    needs = [need_of(problem, name) or need_of(replace(problem, limits=limits), name) for name in limits.named()]
     return Infeasible(tuple(need for need in needs if need is not None))
 
 
@@ -84,7 +87,7 @@ def explain_infeasible_fleet(apart: Apart) -> Infeasible:
         assert most is not None, "nothing else was dropped"
         return Infeasible((Need("fleet_chips", most, least_chips(apart, most, int(solution.choice.chips))),))
     limits = fewest(all_limits(free), lambda fewer: search_fleet(limited(free, fewer)) is None)
-    needs = [fleet_need_of(limited(free, limits), name) for name in limits.named()]
+    needs = [fleet_need_of(free, name) or fleet_need_of(limited(free, limits), name) for name in limits.named()]
     return Infeasible(tuple(need for need in needs if need is not None))
 
 

@@ -13,12 +13,10 @@ from planner.spec.nearest import nearest
 from planner.spec.pins import EXPERT_AXES, PINS, pin_choices, pin_problem
 from planner.spec.schema import Spec, Tokens
 from planner.spec.serving_rules import (
-    chunked_rendered,
     chunks_of_a_fleet,
     fleet_below_slice,
     mesh_of_phases,
     rate_objective,
-    rendered_mode,
     speculation_pin,
     tail_without_rate,
 )
@@ -178,8 +176,6 @@ def pin(spec: Spec) -> Iterator[Finding]:
 def copies_problem(spec: Spec, value: object) -> str | None:
     """Why no plan of a spec can have second copies of the weights of these blocks, or None."""
     blocks = value if isinstance(value, tuple) else ()
-    if blocks and spec.serving.strategies == "rendered":
-        return "prefill.copies must be none: what is rendered stores weights once; set serving.strategies to all"
     moe = spec.model.moe
     lacking = {"experts": moe is None, "mlp": moe is not None and not moe.dense_layers and not moe.shared_experts}
     missing = [block for block in blocks if lacking.get(block)]
@@ -229,11 +225,9 @@ RULES: tuple[Rule, ...] = (
     tail_without_rate,
     rate_objective,
     fleet_below_slice,
-    rendered_mode,
     chunks_of_a_fleet,
     pin,
     pinned_slice,
-    chunked_rendered,
     speculation_pin,
     mesh_of_phases,
 )

@@ -121,7 +121,8 @@ class Serving(Section):
         description="Most of the time that prefill may keep a slice busy under requests_per_s; 0.9 when absent.",
     )
     strategies: Literal["all", "rendered"] = Field(
-        default="all", description="Every strategy that can be planned, or those that packages are rendered for."
+        default="all",
+        description="Every strategy that can be planned, or those that packages are rendered for: all but drafts.",
     )
     chunked_prefill: Annotated[Literal["auto"] | int | None, BeforeValidator(_chunk)] = Field(
         default=None,

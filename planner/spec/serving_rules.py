@@ -58,15 +58,6 @@ def chunks_of_a_fleet(spec: Spec) -> Iterator[Finding]:
         yield Finding(path, f"chunks are not planned yet for mode {spec.serving.mode}", hint)
 
 
-def rendered_mode(spec: Spec) -> Iterator[Finding]:
-    """Packages are rendered for interleaved serving."""
-    if spec.serving.mode != "interleaved" and spec.serving.strategies == "rendered":
-        message = f"mode {spec.serving.mode} is not among the rendered strategies"
-        yield Finding(
-            ("serving", "mode"), message, "use mode: interleaved, or strategies: all to plan without a package"
-        )
-
-
 def mesh_of_phases(spec: Spec) -> Iterator[Finding]:
     """The pinned mesh is one of a slice that may be used, and the same in both phases."""
     pins = {address: spec.pins[address] for address in ("generate.mesh", "prefill.mesh") if address in spec.pins}
@@ -109,11 +100,3 @@ def speculation_pin(spec: Spec) -> Iterator[Finding]:
     if spec.pins.get("generate.speculation") == "on" and spec.serving.speculation is None:
         message = "generate.speculation cannot be on: serving.speculation does not say what drafts cost"
         yield Finding(("pins", "generate.speculation"), message, "add serving.speculation, or leave the pin out")
-
-
-def chunked_rendered(spec: Spec) -> Iterator[Finding]:
-    """Chunks of a given size are not asked for together with nothing but what packages are rendered for."""
-    chunk = spec.serving.chunked_prefill
-    if isinstance(chunk, int) and spec.serving.strategies == "rendered":
-        message = f"no package reads prompts in chunks of {chunk} tokens yet"
-        yield Finding(("serving", "chunked_prefill"), message, "leave it out, or set serving.strategies to all")

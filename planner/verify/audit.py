@@ -124,23 +124,16 @@ def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
     """The audit of programs that were compiled for `target`."""
     native, expected = chip(plan.chip).kind == target, Expected(plan)
     memories: dict[Step, Memory] = {each.step: each.memory for each in programs if each.memory}
-    generating = {step: memory for step, memory in memories.items() if step.phase != "prefill" or plan.pool is None}
     return Audit(
         name=plan.name,
         chip=plan.chip,
         slice=plan.slice,
         target=target,
         steps=tuple(audit_program(expected, program, native) for program in programs),
-        total=total_lines(generating, plan.hbm, native) if len(memories) == len(programs) else (),
-        faults=tuple(fault for some in together(plan, programs) for fault in changed_hands(some)),
+        total=total_lines(memories, plan.hbm, native) if len(memories) == len(programs) else (),
+        faults=tuple(changed_hands(programs, apart=plan.pool is not None)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
-
-
-def together(plan: Plan, programs: Sequence[Program]) -> list[list[Program]]:
-    """The programs that run on the same chips: all, or those of each phase where they have slices of their own."""
-    reading = [program for program in programs if plan.pool and program.step.phase == "prefill"]
-    return [reading, [program for program in programs if program not in reading]]
 
 
 def audit_program(expected: Expected, program: Program, native: bool) -> StepAudit:
@@ -178,7 +171,7 @@ def faults(module: Module, program: Program) -> Iterator[str]:
 def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
-        yield f"the program runs {runs} times, once for each chunk or stage, and is counted so"
+        yield f"the program runs {runs} times for a prompt, once for each chunk or stage, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"

@@ -111,17 +111,28 @@ def compiled_programs(
 
     Raises CannotRun when jax, libtpu or enough devices are missing.
     """
+    devices = {phase: devices_for(plan.at(phase), target) for phase in ("prefill", "generate")}
     where = plan.chip if target == "tpu" else "CPU devices"
     with imported_package(plan) as package:
-        mesh, programs = package.make_mesh(devices_for(plan, target)), []
-        reading = package.make_prefill_mesh(devices_for(plan.at("prefill"), target)) if plan.pool else mesh
-        given = given_bytes(package, mesh)
+        generate = package.make_mesh(devices["generate"])
+        prefill = package.make_prefill_mesh(devices["prefill"]) if plan.pool else generate
+        given, programs = given_bytes(package, generate), []
+        if plan.pool:
+            given["prefill weights"] = plan.pool.hbm.weights
         for step in steps_of(plan, buckets):
             with progress(f"compiling {step.name} for {where}"):
-                program = compiled(step, lowering(package, reading if step.phase == "prefill" else mesh, step))
-            items = {name: given[name] for name in GIVEN[step.phase] if name in given}
-            programs.append(replace(program, given=items))
+                mesh = prefill if step.phase == "prefill" else generate
+                program = compiled(step, lowering(package, mesh, step))
+            programs.append(replace(program, given=given_to(step, given)))
         return programs
+
+
+def given_to(step: Step, given: Mapping[str, int]) -> dict[str, int]:
+    """Bytes of what one step is given, by item; prefill may have weights of its own."""
+    items = {name: given[name] for name in GIVEN[step.phase] if name in given}
+    if step.phase == "prefill" and "prefill weights" in given:
+        items["weights"] = given["prefill weights"]
+    return items
 
 
 def lowering(package: ModuleType, mesh: Any, step: Step) -> Callable[[], Any]:
@@ -171,11 +182,12 @@ def compiled(step: Step, lower: Callable[[], Any]) -> Program:
 
 
 def _named(names: Sequence[str], trees: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Every array of some trees, by name: `weights.layers.w_in`."""
+    """Every array of some trees, by name: `weights.layers.w_in`; without those that a program has no use for."""
     import jax
 
     for name, tree in zip(names, trees, strict=False):
-        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
+        leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+        for path, leaf in ((path, leaf) for path, leaf in leaves if leaf.sharding is not None):
             yield f"{name}{jax.tree_util.keystr(path)}", leaf
 
 

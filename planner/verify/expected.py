@@ -10,7 +10,7 @@ from planner.plan.schema import Collective, Plan
 from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
 from planner.verify.build import Step
-from planner.verify.traffic import ELSEWHERE, Pages
+from planner.verify.traffic import COLLECTIVES, ELSEWHERE, Pages
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class Expected:
         if step.bucket is None or step.bucket == self.plan.prefill.tokens:
             return self.plan.prefill.collectives
         reads = self.chosen.reads
-        found = reads.collectives_of_prompt(step.bucket)
         return tuple(
             Collective(
                 address=each.address,
@@ -43,16 +42,16 @@ class Expected:
                 count=each.repeats,
                 seconds=each.repeats * reads.collective_s(each),
             )
-            for each in found
+            for each in self.chosen.prefill_collectives(step.bucket)
         )
 
     def runs(self, step: Step) -> int:
-        """How often the program of a step runs: once for each chunk of its bucket, and for each pipeline stage."""
+        """How often the program of a step runs for a prompt: once for each chunk of its bucket, once for each stage."""
         prefill = self.plan.prefill
         if step.phase != "prefill":
             return 1
-        stages = prefill.stages.count if prefill.stages else 1
-        return stages * steps_of(step.bucket or prefill.tokens, prefill.chunk).number
+        chunks = steps_of(step.bucket or prefill.tokens, prefill.chunk).number
+        return chunks * (prefill.stages.count if prefill.stages else 1)
 
     def hbm_bytes(self, step: Step) -> dict[str, int]:
         """HBM bytes of each part of a step; nothing of an insert, which is not priced."""
@@ -68,7 +67,7 @@ class Expected:
         """What one chip reads of the cache in one layer of a generate step, at the mean length."""
         rules, ways, load = self.plan.generate.rules, self.chosen.machine.ways, self.chosen.load
         slots = self.plan.generate.batch // ways(rules.rows) // ways(rules.batch)
-        return Pages(slots, ceil(ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens)))
+        return Pages(slots, ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens))
 
 
 def read_bytes(parts: Parts, chosen: Chosen) -> dict[str, int]:
@@ -88,7 +87,7 @@ def by_part(found: Mapping[str, int]) -> dict[str, int]:
 
 def part_of(address: str) -> str:
     """The part of a plan's prices that an address belongs to."""
-    if address == ELSEWHERE:
+    if address in (ELSEWHERE, COLLECTIVES):
         return address
     phase, _, rest = address.partition(".")
     return f"{phase}.{PART_OF.get(rest, rest)}"

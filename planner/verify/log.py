@@ -2,9 +2,9 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Thread
 
 STDERR = 2
 FULL_COPY = "Involuntary full rematerialization"
@@ -13,23 +13,35 @@ FULL_COPY = "Involuntary full rematerialization"
 
 @contextmanager
 def compiler_log() -> Iterator[list[str]]:
-    """The lines written to stderr in the meantime, filled in at the end; what is no known fault is passed on."""
-    lines: list[str] = []
+    """The faults written to stderr in the meantime, a line each, filled in at the end.
+
+    Other lines are passed on as they come: a compiler that aborts has nobody else to say why.
+    """
+    faults: list[str] = []
     sys.stderr.flush()
     kept = os.dup(STDERR)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), STDERR)
-        try:
-            yield lines
-        finally:
-            os.dup2(kept, STDERR)
-            os.close(kept)
-            file.seek(0)
-            text = file.read().decode(errors="replace")
-            lines += text.splitlines()
-            others = [line for line in lines if FULL_COPY not in line]
-            if others:
-                print("\n".join(others), file=sys.stderr)
+    reads, writes = os.pipe()
+    os.dup2(writes, STDERR)
+    os.close(writes)
+    reader = Thread(target=_sort, args=(reads, kept, faults), daemon=True)
+    reader.start()
+    try:
+        yield faults
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, STDERR)
+        reader.join()
+        os.close(kept)
+
+
+def _sort(reads: int, kept: int, faults: list[str]) -> None:
+    """Read lines to the end: faults into their list, others to the descriptor `kept`."""
+    with os.fdopen(reads, "rb") as lines:
+        for line in lines:
+            if FULL_COPY.encode() in line:
+                faults.append(line.decode(errors="replace").rstrip("\n"))
+            else:
+                os.write(kept, line)
 
 
 def full_copies(log: tuple[str, ...]) -> tuple[str, ...]:

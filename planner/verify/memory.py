@@ -53,7 +53,10 @@ def total_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tupl
 
     The code of the programs is in the reserve.
     """
-    held = (hbm.copies or 0) + max(memory.arguments for step, memory in memories.items() if step.phase == "generate")
+    serving = [memory.arguments for step, memory in memories.items() if step.phase == "generate"]
+    if not serving:
+        return ()
+    held = (hbm.copies or 0) + max(serving)
     found = held + max(memory.added + _passed_on(step.phase, memory) for step, memory in memories.items())
     lines = ("total while serving", hbm.total), ("a chip's HBM less its reserve", hbm.available)
     return tuple(

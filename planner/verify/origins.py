@@ -3,6 +3,7 @@
 A value is followed upwards through tuples, loops (a loop carries its arrays in place), calls and fusions.
 """
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ class Origins:
                 return Origin(value.each, tuple(reversed(moves)), tuple(reversed(updates)))
             if value.each.opcode in MOVES:
                 moves.append(place)
-            if value.each.opcode in UPDATES:
+            if value.each.opcode in UPDATES or value.each.opcode == "custom-call":
                 updates.append(place)
             value = self._before(*value)
         return None
@@ -78,6 +79,9 @@ class Origins:
                 return Value(body, body.root, index)
             case opcode if opcode in MOVES | UPDATES | PASSES:
                 return _operand(home, each, 0)
+            case "custom-call":
+                kept = updated_operand(each, index)
+                return None if kept is None else _operand(home, each, kept)
         return None
 
     def _given(self, home: Computation, each: Instruction, index: int | None) -> "Value | None":
@@ -89,6 +93,13 @@ class Origins:
         if caller.opcode == "conditional":
             number = 1 + caller.called.index(home.name)
         return _operand(self._module.computations[name], caller, number, index)
+
+
+def updated_operand(kernel: Instruction, index: int | None = None) -> int | None:
+    """Number of the operand that a kernel updates in place to make its result, or element `index` of its results."""
+    made = "" if index is None else str(index)
+    found = re.search(rf"output_to_operand_aliasing=.*?\{{{made}\}}: \((\d+), \{{\}}\)", kernel.attributes)
+    return int(found[1]) if found else None
 
 
 class Value(NamedTuple):

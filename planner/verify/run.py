@@ -6,7 +6,7 @@ quantises stays quantised.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from io import StringIO
 from types import ModuleType
@@ -25,6 +25,11 @@ PROMPTS = 3
 LOGITS = 8
 """Best logits that are compared after each prompt."""
 TOLERANCE = 1e-3
+SAME = (
+    *("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab"),
+    *("batch", "context", "page_tokens", "buckets"),
+)
+"""Sizes that do not depend on how many chips there are, and below those that do, beside what they are on one."""
 STORED = {"d_ff_stored": "d_ff", "q_heads_stored": "q_heads", "kv_heads_stored": "kv_heads", "vocab_stored": "vocab"}
 
 
@@ -56,9 +61,9 @@ def run_plan(plan: Plan, progress: Progress, size: Size = "tiny") -> Ran:
         config = package.TINY if size == "tiny" else package.MODEL
         found = numbers_of(package, config, devices)
     with imported_package(on_one_device(in_float32(plan))) as package, progress(f"running {size} on one CPU device"):
-        sizes = {**vars(config), **{stored: getattr(config, real) for stored, real in STORED.items()}, "kv_shards": 1}
-        fields = {name: sizes[name] for name in package.Config.__dataclass_fields__} | {"prompts": 1}
-        wanted = numbers_of(package, package.Config(**fields), devices[:1])
+        same = {name: getattr(config, name) for name in SAME}
+        whole = {stored: getattr(config, real) for stored, real in STORED.items()}
+        wanted = numbers_of(package, replace(package.TINY, **same, **whole), devices[:1])
     pairs = zip(found.logits, wanted.logits, strict=True)
     apart = max(abs(one - other) for left, right in pairs for one, other in zip(left, right, strict=True))
     return Ran(size, len(devices), len(found.logits), STEPS, apart, tuple(differences(found, wanted, apart)))
@@ -106,7 +111,8 @@ def numbers_of(package: ModuleType, config: Any, devices: Sequence[Any]) -> Numb
     """What a package computes for prompts of several lengths, with random weights."""
     module = {name: import_module(f"{package.__name__}.{name}") for name in ("checkpoint", "loading", "sampling")}
     with redirect_stderr(StringIO()):
-        mesh = getattr(package, "make_meshes", package.make_mesh)(devices)
+        make_mesh = getattr(package, "make_meshes", package.make_mesh)  # one for each phase, where each has its slices
+        mesh = make_mesh(devices)
         weights = module["loading"].load_weights(module["checkpoint"].RandomCheckpoint(config), config, mesh)
         prompts = prompts_of(config)
         with choosing(module["sampling"], told_instead):

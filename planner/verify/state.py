@@ -10,8 +10,14 @@ from typing import Any
 from planner.verify.build import Program
 
 
-def changed_hands(programs: Sequence[Program]) -> Iterator[str]:
-    """Arrays that a program leaves, or is given, otherwise than another one takes them, a sentence each."""
+def changed_hands(programs: Sequence[Program], apart: bool = False) -> Iterator[str]:
+    """Arrays that a program leaves, or is given, otherwise than another one takes them, a sentence each.
+
+    Where phases are on slices of their own, prefill is `apart`: its weights are others, and what it makes is handed
+    over.
+    """
+    if apart:
+        programs = [program for program in programs if program.step.phase != "prefill"]
     for taker in programs:
         for name, wanted in taker.inputs.items():
             told = set()

@@ -16,6 +16,7 @@ from planner.verify.origins import Origins
 from planner.verify.transfers import KINDS
 
 ELSEWHERE = "elsewhere"
+COLLECTIVES = "collectives"
 KERNEL = '"tpu_custom_call"'
 FREE = frozenset(
     (
@@ -40,13 +41,16 @@ _ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+(?:\.[a-z0-9_]+)?
 
 @dataclass(frozen=True)
 class Pages:
-    """How much of the KV cache a kernel touches: `slots` of a chip, each with so many pages."""
+    """How much of the KV cache a kernel touches: `slots` of a chip, each with so many pages on it.
+
+    Where a slot's pages are cut over chips, these have them in turn, and on average a part of one.
+    """
 
     slots: int
-    pages_per_slot: int
+    pages_per_slot: float
 
     @property
-    def read(self) -> int:
+    def read(self) -> float:
         """Pages of all slots."""
         return self.slots * self.pages_per_slot
 
@@ -58,13 +62,15 @@ class Moved:
     address: str
     bytes: int
     instruction: str
+    sent: bool = False
+    """Whether it is a collective."""
 
 
 def hbm_bytes(module: Module, pages: Pages) -> dict[str, int]:
-    """Bytes of a run by plan address, in the order of the text."""
+    """Bytes of a run by plan address, in the order of the text; those of collectives by themselves."""
     total: dict[str, int] = defaultdict(int)
     for each in moved(module, pages):
-        total[each.address] += each.bytes
+        total[COLLECTIVES if each.sent else each.address] += each.bytes
     return dict(total)
 
 
@@ -75,7 +81,8 @@ def moved(module: Module, pages: Pages) -> Iterator[Moved]:
         home = module.computations[name]
         for each in home.instructions.values():
             if size := reader.bytes_of(home, each):
-                yield Moved(address_in(module, home, each) or ELSEWHERE, size * count, each.name)
+                address = address_in(module, home, each) or ELSEWHERE
+                yield Moved(address, size * count, each.name, sends(module, each))
 
 
 def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
@@ -103,6 +110,13 @@ def _nearest(module: Module, home: Computation, start: Instruction, forwards: bo
                 seen.add(other.name)
                 pending.append(other)
     return None
+
+
+def sends(module: Module, each: Instruction) -> bool:
+    """Whether an instruction is a collective, or holds one."""
+    if each.opcode == "fusion":
+        return any(sends(module, fused) for fused in module.computations[each.called[0]].instructions.values())
+    return each.opcode.removesuffix("-start") in KINDS
 
 
 class _Reader:
@@ -206,7 +220,7 @@ class _Reader:
         """Operands and results of a kernel, of the KV cache the pages that it touches."""
         kept = "output_to_operand_aliasing" in each.attributes
         total = 0
-        for operand in home.operands(each):
+        for operand in (home.instructions[name] for name in dict.fromkeys(each.operands)):
             origin, shape = self._origins.of(home, operand), _array(operand)
             if origin and origin.parameter.scope.startswith("cache") and shape.in_hbm:
                 total += self._tokens_written(shape) if kept else self._pages_read(shape)

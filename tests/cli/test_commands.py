@@ -34,6 +34,9 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+RENDERED = ("--set", "serving.strategies=rendered")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "stream", "words"),
     [
@@ -41,7 +44,7 @@ def plan_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["check", L70B, "--set", "hardware.slice=4x5"], 1, "stdout", "4x4"),
         (["check", "nowhere.yaml"], 2, "stderr", "nowhere.yaml"),
         (["plan", L70B, "--set", "model.layerz=2"], 1, "stderr", 'did you mean "model.layers"?'),
-        (["plan", L70B, "--set", "model.config=mixtral-8x7b"], 1, "stderr", "mixtral"),
+        (["plan", L70B, "--set", "model.config=mixtral-8x7b", *RENDERED], 1, "stderr", "mixtral"),
         (
             ["plan", L70B, "--set", "model.weights.dtype=bf16", "--set", "hardware.slice=2x2"],
             3,

@@ -43,7 +43,7 @@ def test_more_that_changes_nothing_names_where_the_first_change_lies() -> None:
 
 
 def test_a_limit_that_does_not_bind_could_fall_to_what_the_plan_uses() -> None:
-    plan = example_plan(L70B)
+    plan = example_plan(L70B, "pins.prefill.copies=none")
     shadow = shadows_of(plan)["hbm"]
     assert set(shadows_of(plan)) == {"hbm"}
     assert not shadow.binds

@@ -1,20 +1,24 @@
 """The generate step of plans from the solver, over its whole strategy space; pages in any order; checks on pages."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 
-from planner.plan.schema import Plan
+from planner.plan.schema import GenerateRules, Plan, PrefillRules
 from planner.render import render_package
 from tests.package import reference
 from tests.package.cases import GENERATE_CASES
 from tests.package.harness import REQUESTS, Package, load, load_plan, replay
 from tests.plans_of import example_plan
-from tests.render.plans import SMOLLM2
+from tests.render.plans import SMOLLM2, TINY, Case
 
 SOLVED = {
     "tokens": ("pins.generate.kv_cache=tokens",),
@@ -144,3 +148,88 @@ def test_a_plan_without_the_record_is_rendered_alike() -> None:
     assert {name: text.splitlines()[1:] for name, text in now.items() if name.endswith(".py")} == {
         name: text.splitlines()[1:] for name, text in then.items() if name.endswith(".py")
     }
+
+
+def test_any_of_several_prompts_is_inserted(package: Package) -> None:
+    config = replace(package.module("config").MODEL, prompts=2)
+    kv_cache, whole = package.module("kv_cache"), NamedSharding(package.mesh, P())
+    insert = kv_cache.lower_insert(config, package.mesh, 32).compile()
+    prefilled = kv_cache.abstract_prefilled(config, package.mesh, 32)
+    rng = np.random.default_rng(1)
+    kv = rng.standard_normal(prefilled.shape, np.float32)
+    for nth, slot, length in ((0, 2, 32), (1, 5, 9)):
+        table = kv_cache.own_tables(config)[slot]
+        numbers = jax.device_put((np.int32(nth), table, np.int32(length)), whole)
+        empty = kv_cache.empty_cache(config, package.mesh)
+        pages = np.asarray(insert(empty, jax.device_put(kv, prefilled.sharding), *numbers).pages)
+        found = cached_tokens(config, package, pages, table, length)
+        np.testing.assert_array_equal(found, kv[:, nth * 32 : nth * 32 + length])
+
+
+def cached_tokens(config: Any, package: Package, pages: np.ndarray, table: np.ndarray, length: int) -> np.ndarray:
+    """[layers, tokens, 2 * kv_heads, head_dim]: what is cached of a sequence, read page by page from its chips.
+
+    Pages are those of all chips: by owner of slots, by part of the tokens, then by layer.
+    """
+    generate = package.module("sharding").GENERATE
+    owners, parts = (
+        int(np.prod([package.mesh.shape[axis] for axis in axes], dtype=int))
+        for axes in (generate.batch, generate.kv_tokens)
+    )
+    own = config.batch // owners * config.pages_per_slot
+    by_place = pages.reshape(owners, parts, config.layers, own + 1, *pages.shape[1:])
+    owner, local = table[0] // own, table % own
+    found = [by_place[owner, nth % parts, :, local[nth // parts]] for nth in range(-(-length // config.page_tokens))]
+    return np.concatenate(found, axis=1)[:, :length]
+
+
+@pytest.mark.parametrize("kv_cache", ["int8", "bf16"])
+@pytest.mark.parametrize(("q_heads", "kv_heads", "head_dim"), [(9, 3, 64), (8, 2, 128), (8, 8, 128), (8, 1, 80)])
+def test_kernels_read_and_write_the_cache_of_plain_jax(
+    kv_cache: str, q_heads: int, kv_heads: int, head_dim: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Case(
+        f"one_{kv_cache}_{q_heads}_{kv_heads}",
+        {"x": 1},
+        GenerateRules(q_heads=("x",), kv_tokens=("x",)),
+        PrefillRules(q_heads=("x",)),
+        model={**TINY, "q_heads": q_heads, "kv_heads": kv_heads, "head_dim": head_dim},
+        weights="bf16",
+        activations="bf16",
+        kv_cache=kv_cache,
+        chip="v5e",
+        slice="1x1",
+        page_tokens=32,
+    )
+    package = load(one, tmp_path)
+    config, kv = package.module("config").MODEL, package.module("kv_cache")
+    attention, kernels = package.module("attention"), package.module("kernels")
+    for name in {"paged_decode", "write_rows"} & set(vars(kernels)):
+        monkeypatch.setattr(kernels, name, partial(getattr(kernels, name), interpret=True))
+    rng = np.random.default_rng(2)
+    cache = random_cache(kv.empty_cache(config, package.mesh), rng)
+    tables = jnp.array(rng.permutation(config.batch * config.pages_per_slot).reshape(config.batch, -1), jnp.int32)
+    new = jnp.array(rng.standard_normal((config.batch, 2 * kv_heads, head_dim)), jnp.bfloat16)
+    places = tables[:, 1], jnp.array([0, 1, 31, 16, 7, 8, 15, 30], jnp.int32)
+    written = kv.write_tokens(cache, *places, new)
+    if kv_cache == "int8":
+        values, scales = kv.quantised(new)
+        by_kernel = kv._write_by_kernel(cache, *places, values.reshape(config.batch, -1), scales)
+        jax.tree.map(np.testing.assert_array_equal, written, by_kernel)
+    q = jnp.array(rng.standard_normal((config.batch, q_heads, head_dim)), jnp.bfloat16)
+    lengths = jnp.array([1, 70, 32, 33, 0, 64, 65, 2], jnp.int32)
+    operands = config, q, written, tables, lengths
+    for found, wanted in zip(attention.kernel_attention(*operands), attention.plain_attention(*operands), strict=True):
+        np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=2e-2)
+
+
+def random_cache(empty: Any, rng: np.random.Generator) -> Any:
+    """A cache of random values, and scales that make them about one."""
+
+    def filled(array: jax.Array) -> jax.Array:
+        if array.dtype == jnp.int8:
+            return jnp.array(rng.integers(-127, 128, array.shape), jnp.int8)
+        scale = 1 / 127 if array.dtype == jnp.float32 else 1
+        return jnp.array(rng.standard_normal(array.shape) * scale, array.dtype)
+
+    return jax.tree.map(filled, empty)

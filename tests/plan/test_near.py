@@ -163,7 +163,7 @@ def test_the_plan_itself_is_the_option_that_changes_nothing():
     for mesh in problem.meshes:
         for block in mesh.blocks:
             assert (block.change >= 0).all()
-    others = [mesh for mesh in problem.meshes if mesh is not table]
+    others = [mesh for mesh in problem.meshes if mesh.mesh != table.mesh]
     assert all((mesh.blocks[0].change > 0).all() for mesh in others)
     assert BYTES_PRICE > 4 * 4 + 2
 

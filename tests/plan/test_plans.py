@@ -63,7 +63,7 @@ def test_parts_add_up_to_the_step_and_collectives_to_the_ici_time(path):
         assert waited_s <= whole_s * (1 + 1e-9)
         assert plan.spec["hardware"]["stack"] == "v5e-jax-llm-examples" or waited_s == pytest.approx(whole_s)
     hbm = plan.hbm
-    assert hbm.weights + hbm.kv_cache + hbm.activations + hbm.logits == hbm.total
+    assert hbm.weights + hbm.copies + hbm.kv_cache + hbm.activations + hbm.logits == hbm.total
     assert hbm.total + hbm.free == hbm.available
 
 

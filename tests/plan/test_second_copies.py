@@ -159,7 +159,6 @@ def test_what_copies_are_worth_can_be_asked(once: Plan, both: Plan):
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["serving.strategies=rendered", "pins.prefill.copies=mlp"], "what is rendered stores weights once"),
         (["pins.prefill.copies=experts"], "names experts, and the model has none"),
         (["pins.prefill.copies=vocab"], "must be blocks without repeats, of attention, mlp, experts, or none"),
     ],

@@ -46,7 +46,7 @@ class Read:
         self.prompts, self.chunk = draw(st.sampled_from([1, 4])), draw(st.sampled_from([64, 256, 384, 1024]))
         self.tokens = draw(st.sampled_from([512, 2048, 3000]))
         load = Load((64,), (self.prompts,), self.tokens, (64, LONGEST), EQUAL, 3000.0, LONGEST, 128, (self.chunk,))
-        pricer = Pricer(self.machine, load, allowed_by({}, {}), rendered=False)
+        pricer = Pricer(self.machine, load, allowed_by({}, {}))
         self.rules = {}
         for block in self.machine.sizes.blocks:
             keys = pricer.pairs(block, load.even(self.chunk)).space.keys
@@ -239,7 +239,6 @@ def test_chunks_are_offered_as_the_spec_says() -> None:
     assert offered("serving.chunked_prefill=512") == (512,)
     assert offered("serving.chunked_prefill=1000000") == (None,)
     assert offered("serving.chunked_prefill=auto") == (None, 256, 512, 1024)
-    assert offered("serving.chunked_prefill=auto", "serving.strategies=rendered") == (None,)
     assert offered("serving.chunked_prefill=auto", "pins.prefill.chunk=none") == (None,)
     assert offered("pins.prefill.chunk=300") == (300,)
 

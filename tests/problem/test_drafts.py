@@ -79,7 +79,7 @@ def test_everything_but_attention_over_the_cache_is_a_step_of_more_rows(data: st
     stack = data.draw(st.sampled_from(step_stacks()))
     machine = Machine(chip(name), stack, slice_, data.draw(st.sampled_from(meshes(slice_))), data.draw(models(family)))
     load = Load((32,), (1,), 1024, (64, 2048), fitted(1024, 1024), 1500.0, 2048, 128)
-    pricer = Pricer(machine, load, allowed_by({}, {}), rendered=False)
+    pricer = Pricer(machine, load, allowed_by({}, {}))
     for block in machine.sizes.blocks:
         roles = pricer.space(block, 64).roles
         assume(roles)

@@ -70,7 +70,7 @@ def tables(draw: st.DrawFn, family: str, slices: list[tuple[str, str]] = SLICES)
     )  # fmt: skip
     stack = draw(st.sampled_from(step_stacks()))
     machine = Machine(chip(name), stack, slice_, mesh, draw(models(family)))
-    pricer = Pricer(machine, load, allowed_by({}, {}), rendered=False)
+    pricer = Pricer(machine, load, allowed_by({}, {}))
     return pricer.tables()[0], load
 
 

@@ -119,11 +119,6 @@ def test_no_copy_is_taken_where_hbm_has_no_room_for_it():
     assert tight.prefill.copies is None
 
 
-def test_nothing_that_is_rendered_has_a_copy():
-    problem = build(load_spec(L8B)).problem
-    assert not any(block.options.copied.any() for table in problem.meshes for block in table.blocks)
-
-
 @pytest.mark.parametrize("block", ["attention", "mlp"])
 def test_a_copy_can_be_pinned(block: str):
     plan = plan_of(SMOLLM2, f"pins.prefill.copies={block}")

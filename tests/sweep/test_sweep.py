@@ -172,12 +172,12 @@ def test_processes_change_no_byte():
 
 
 def test_what_is_not_supported_is_a_reason_and_an_error_when_nothing_is():
-    over = ["model.kv_cache.dtype=float32,int8", "generate.batch=1,2"]
+    over = ["model.config=smollm2-135m,qwen3-8b", "generate.batch=1,2"]
     found = run_sweep(read_grid(SMOLLM2, ("serving.strategies=rendered",), over))
     assert len(found.infeasible) == 2
     assert all(each.reason.startswith("unsupported: ") for each in found.infeasible)
-    with pytest.raises(Unsupported, match="int8 KV cache"):
-        run_sweep(read_grid(SMOLLM2, ("serving.strategies=rendered",), ["model.kv_cache.dtype=int8"]))
+    with pytest.raises(Unsupported, match="query and key norms"):
+        run_sweep(read_grid(SMOLLM2, ("serving.strategies=rendered",), ["model.config=qwen3-8b"]))
 
 
 def test_nothing_feasible_exits_3_with_the_reasons(capsys):

@@ -2,19 +2,12 @@
 
 import pytest
 
-from benchmarks.audits import Case, cases
+from benchmarks.audits import cases
 from planner.plan.schema import Plan
-from planner.render.model import RenderError
 from planner.verify import Audit, verify_plan
 
-SMALL = cases("small")
 
-
-def named(case: Case) -> str:
-    return case.name
-
-
-@pytest.fixture(scope="module", params=[case for case in SMALL if not case.refused], ids=named)
+@pytest.fixture(scope="module", params=cases("small"), ids=lambda case: case.name)
 def audited(request: pytest.FixtureRequest) -> tuple[Plan, Audit]:
     plan = request.param.plan()
     return plan, verify_plan(plan, buckets=[plan.prefill.tokens])
@@ -38,9 +31,3 @@ def test_generate_moves_little_more_than_weights_and_kv_once(audited: tuple[Plan
     assert insert is None
     assert generate
     assert 1 <= generate.over_least < 1.1
-
-
-@pytest.mark.parametrize("case", [case for case in SMALL if case.refused], ids=named)
-def test_what_is_listed_as_refused_has_no_package_yet(case: Case):
-    with pytest.raises(RenderError, match="no package is rendered yet"):
-        verify_plan(case.plan())

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """As many virtual CPU devices as the plan has chips."""
 
 import jax

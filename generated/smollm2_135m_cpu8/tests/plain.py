@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 df4d40ed). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 90498424). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The same model in plain NumPy: whole, unpadded, float32."""
 
 from collections.abc import Sequence
