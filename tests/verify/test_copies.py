@@ -52,3 +52,17 @@ def test_computed_values_have_no_origin():
     body = module.computations["body"]
     assert Origins(module).of(body, body.instructions["matmul"]) is None
     assert Origins(module).of(body, body.instructions["all-gather.1"]) is None
+
+
+def test_a_slice_that_is_brought_on_chip_for_a_gather_feeds_it():
+    text = (PROGRAMS / "tpu_copies.hlo").read_text(encoding="utf-8")
+    shape, there = "s8[1,1024,2,512]{3,1,2,0:T(32,128)(4,1)}", "s8[1,1024,2,512]{3,1,2,0:T(32,128)(4,1)S(1)}"
+    brought = (
+        f"  %copy-start.7 = ({there}, {shape}, u32[]{{:S(2)}}) copy-start(%slice_fusion)\n"
+        f"  %copy-done.7 = {there} copy-done(%copy-start.7)\n"
+        "  %bitcast.3 ="
+    )
+    text = text.replace(f"%slice_fusion = {there}", f"%slice_fusion = {shape}").replace("  %bitcast.3 =", brought)
+    found = on_tpu(parse(text.replace("bitcast(%slice_fusion)", "bitcast(%copy-done.7)")))
+    assert (found["slice_fusion"].memory, found["slice_fusion"].purpose) == ("HBM", "feeds a gather")
+    assert found["copy-start.7"].purpose == "feeds a gather"
