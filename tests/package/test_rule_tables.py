@@ -11,10 +11,12 @@ from planner.verify.hlo import parse
 from planner.verify.transfers import transfers
 from tests.package import reference
 from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
+from tests.package.drawn import drawn_case
 from tests.package.harness import REQUESTS, load, replay
 from tests.render.plans import Case, generate_collectives, prefill_collectives, reading_mesh
 
 BUCKET = 32
+DRAWN = 16  # strategies drawn from all that may be planned, beside those that are written down
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Run:
     generate: str
 
 
-EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS)
+EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, range(DRAWN)))
 
 
 @pytest.fixture(scope="module", params=EVERY, ids=lambda case: case.name)
