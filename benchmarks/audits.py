@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from ruamel.yaml import YAML
 
 from planner.plan.make import make_plan
 from planner.plan.schema import Plan
@@ -29,5 +29,5 @@ class Case:
 
 def cases(group: str) -> list[Case]:
     """The cases of a group, `small` or `large`."""
-    listed = yaml.safe_load((SPECS / "audits.yaml").read_text(encoding="utf-8"))[group]
+    listed = YAML(typ="safe").load(SPECS / "audits.yaml")[group]
     return [Case(name, found["spec"], tuple(found.get("set", ()))) for name, found in listed.items()]
