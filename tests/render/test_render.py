@@ -17,6 +17,7 @@ from planner.plan.schema import PrefillRules as P
 from planner.render import RenderError, check_package, render_package, write_package
 from planner.render.package import signature, templates_folder
 from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
+from tests.package.drawn import drawn_case
 from tests.render.plans import LLAMA_70B, TINY, Case, make_plan
 
 RUFF = (sys.executable, "-m", "ruff")
@@ -34,7 +35,7 @@ LLAMA = Case(
     chip="v5e",
     slice="4x4",
 )
-CASES_OF_PACKAGES = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS)
+CASES_OF_PACKAGES = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, range(8)))
 ON_TPU = [
     replace(
         case,
