@@ -49,7 +49,7 @@ def traffic_of(module: Module, program: Program, expected: Expected) -> Traffic 
     planned, runs = expected.hbm_bytes(program.step), expected.runs(program.step)
     if not planned:
         return None
-    found = {part: size * runs for part, size in by_part(hbm_bytes(module, expected.pages)).items()}
+    found = {part: size * runs for part, size in by_part(hbm_bytes(module, expected.pages(program.step))).items()}
     return Traffic(
         tuple(rows_of(planned, found, MORE[program.step.phase])), runs * least_bytes(module, program, expected)
     )
@@ -75,7 +75,7 @@ def least_bytes(module: Module, program: Program, expected: Expected) -> int:
     weights = sum(shape.bytes for name, shape in held.items() if name.startswith("weights.") and name not in looked_up)
     if program.step.phase == "prefill":
         return weights + (program.memory.results if program.memory else 0)
-    pages = expected.pages.read * expected.chosen.machine.sizes.layers
+    pages = expected.pages(program.step).read * expected.chosen.machine.sizes.layers
     return weights + sum(
         round(shape.bytes / shape.dims[0] * pages) for name, shape in held.items() if name.startswith("cache")
     )
