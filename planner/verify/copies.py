@@ -17,7 +17,7 @@ SMALLEST_BYTES = 64 * 1024
 MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
 """Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
 ON_CHIP = frozenset({"VMEM", "CMEM"})
-WAITS = frozenset({"bitcast", "copy-done", "get-tuple-element", "slice-done"})
+WAITS = frozenset({"bitcast", "copy-done", "copy-start", "get-tuple-element", "slice-done"})
 JOINED = '"ConcatBitcast"'
 """The custom call that takes pieces which were copied side by side as one array."""
 PARTIAL_READS = frozenset({"dynamic-slice", "gather"})

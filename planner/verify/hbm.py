@@ -24,7 +24,7 @@ TOTAL = "total"
 class HbmRow:
     """Bytes that a part of a step moves in HBM, as predicted and as compiled.
 
-    `more` than predicted is no fault of a part of prefill, whose rows of activations are not priced to the last copy.
+    `more` than predicted is no fault of a prefill, whose rows of activations are not priced to the last copy.
     """
 
     address: str
@@ -69,7 +69,7 @@ def rows_of(planned: Mapping[str, int], found: Mapping[str, int], beyond: Litera
             yield HbmRow(address, one, other, beyond if much else "within")
     total = sum(found.values())
     judged = total - found.get(COLLECTIVES, 0)
-    yield HbmRow(TOTAL, whole, total, "over" if judged > MORE_IN_ALL * whole else "within")
+    yield HbmRow(TOTAL, whole, total, beyond if judged > MORE_IN_ALL * whole else "within")
 
 
 def least_bytes(module: Module, program: Program, expected: Expected) -> int:
