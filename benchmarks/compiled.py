@@ -50,7 +50,7 @@ def missed(plan: Plan, step: StepAudit) -> Iterator[str]:
 
 
 def notes(step: StepAudit) -> Iterator[str]:
-    """What is worth knowing of a step, and the goals it misses; others at work on the machine make it slow to compile."""
+    """What is worth knowing of a step, and the goals it misses; a busy machine makes it slow to compile."""
     yield from step.notes
     if step.step.phase == "generate" and step.traffic and step.traffic.over_least > MOST_OVER_LEAST:
         yield f"generate: {step.traffic.over_least:.2f} times the least HBM bytes, where {MOST_OVER_LEAST} is the goal"
