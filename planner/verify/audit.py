@@ -164,7 +164,7 @@ def audit_program(expected: Expected, program: Program, native: bool) -> StepAud
         memory=memory_lines(program.step.phase, program.memory, plan.at(program.step.phase).hbm, native),
         traffic=traffic,
         faults=tuple(faults(module, program)),
-        notes=tuple(notes(module, found, runs, expected if traffic else None)),
+        notes=tuple(notes(module, found, program.step, runs, expected if traffic else None)),
         temporaries=program.memory.temporaries,
     )
 
@@ -176,7 +176,7 @@ def faults(module: Module, program: Program) -> Iterator[str]:
         yield f"computes {counted(len(again), 'instruction')} a second time to save memory, such as %{again[0]}"
 
 
-def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expected | None) -> Iterator[str]:
+def notes(module: Module, found: Sequence[Transfer], step: Step, runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
         yield f"the program runs {runs} times for a prompt, once for each chunk or stage, and is counted so"
@@ -186,4 +186,4 @@ def notes(module: Module, found: Sequence[Transfer], runs: int, expected: Expect
     for loop in uncounted_loops(module):
         yield f"the loop %{loop} runs as often as its data say; what is in it is counted once"
     if expected:
-        yield from slow_instructions(module, expected.pages)
+        yield from slow_instructions(module, expected.pages(step))

@@ -17,9 +17,7 @@ SMALLEST_BYTES = 64 * 1024
 MEMORIES = {0: "HBM", 1: "VMEM", 3: "CMEM", 5: "host"}
 """Memory space of a TPU program -> its name; CMEM is the on-chip memory of v4."""
 ON_CHIP = frozenset({"VMEM", "CMEM"})
-WAITS = frozenset({"bitcast", "copy-done", "get-tuple-element", "slice-done"})
-BRINGS = WAITS | {"copy-start"}
-"""What stands between a value and a collective that reads it on chip."""
+WAITS = frozenset({"bitcast", "copy-done", "copy-start", "get-tuple-element", "slice-done"})
 JOINED = '"ConcatBitcast"'
 """The custom call that takes pieces which were copied side by side as one array."""
 PARTIAL_READS = frozenset({"dynamic-slice", "gather"})
@@ -101,10 +99,9 @@ def _part(shape: Shape, whole: Shape) -> str:
 
 def _purpose(module: Module, home: Computation, each: Instruction, memory: str, part: str) -> str | None:
     """Why a copy is no fault, or None."""
-    brought = list(_readers(module, home, each, BRINGS))
-    if brought and all(_gathers(reader) for reader, _ in brought):
-        return "feeds a gather"
     readers = list(_readers(module, home, each))
+    if readers and all(_gathers(reader) for reader, _ in readers):
+        return "feeds a gather"
     if memory in ON_CHIP and readers and not any(_reads_part(module, *reading) for reading in readers):
         return f"brought to {memory} and read there in full"
     if memory == "host" and part != "whole":
@@ -112,22 +109,20 @@ def _purpose(module: Module, home: Computation, each: Instruction, memory: str, 
     return None
 
 
-def _readers(
-    module: Module, home: Computation, each: Instruction, between: frozenset[str] = WAITS
-) -> Iterator[tuple[Instruction, str]]:
+def _readers(module: Module, home: Computation, each: Instruction) -> Iterator[tuple[Instruction, str]]:
     """The instructions that read a value, and its name there, through those that wait for it, rename it or join it."""
     for reader in home.instructions.values():
         if each.name in reader.operands:
             if reader.opcode == "tuple":
-                yield from _readers_in_loops(module, home, reader, reader.operands.index(each.name), between)
-            elif reader.opcode in between or JOINED in reader.attributes:
-                yield from _readers(module, home, reader, between)
+                yield from _readers_in_loops(module, home, reader, reader.operands.index(each.name))
+            elif reader.opcode in WAITS or JOINED in reader.attributes:
+                yield from _readers(module, home, reader)
             else:
                 yield reader, each.name
 
 
 def _readers_in_loops(
-    module: Module, home: Computation, carried: Instruction, index: int, between: frozenset[str]
+    module: Module, home: Computation, carried: Instruction, index: int
 ) -> Iterator[tuple[Instruction, str]]:
     """The instructions that read element `index` of what a loop carries."""
     for loop in home.instructions.values():
@@ -140,7 +135,7 @@ def _readers_in_loops(
                 each.opcode == "get-tuple-element" and inside.instructions[each.operands[0]].opcode == "parameter"
             )
             if of_carry and int(each.attributes.partition("index=")[2].partition(",")[0]) == index:
-                yield from _readers(module, inside, each, between)
+                yield from _readers(module, inside, each)
 
 
 def _gathers(reader: Instruction) -> bool:

@@ -62,12 +62,13 @@ class Expected:
         reads = self.chosen.reads
         return read_bytes(reads.parts_of_prompt(step.bucket or reads.load.prompt), reads)
 
-    @property
-    def pages(self) -> Pages:
-        """What one chip reads of the cache in one layer of a generate step, at the mean length."""
+    def pages(self, step: Step) -> Pages:
+        """What kernels of a step read in one layer on one chip: of the cache at the mean length, or of a prompt."""
         rules, ways, load = self.plan.generate.rules, self.chosen.machine.ways, self.chosen.load
         slots = self.plan.generate.batch // ways(rules.rows) // ways(rules.batch)
-        return Pages(slots, ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens))
+        pages = ceil(load.mean_context / self.plan.generate.page_tokens) / ways(rules.kv_tokens)
+        chunks = steps_of(step.bucket or self.plan.prefill.tokens, self.plan.prefill.chunk)
+        return Pages(slots, pages, chunks.mean_read / chunks.read / self.chosen.machine.sizes.layers)
 
 
 def read_bytes(parts: Parts, chosen: Chosen) -> dict[str, int]:

@@ -9,9 +9,8 @@ from planner.verify.expected import Expected, by_part
 from planner.verify.hlo import Module
 from planner.verify.traffic import COLLECTIVES, ELSEWHERE, hbm_bytes
 
-MORE = {"prefill": 1.5, "generate": 1.25}
-"""More than its prediction by this factor is too much for a part: what is read twice is. Rows of activations are not
-priced to the last copy, and prefill has many."""
+MORE = 1.25
+"""More than its prediction by this factor is too much for a part: what is read twice is."""
 SLACK = 0.01
 """A part may exceed its own prediction by this share of the step: activations are priced with others."""
 MORE_IN_ALL = 1.10
@@ -23,12 +22,15 @@ TOTAL = "total"
 
 @dataclass(frozen=True)
 class HbmRow:
-    """Bytes that a part of a step moves in HBM, as predicted and as compiled."""
+    """Bytes that a part of a step moves in HBM, as predicted and as compiled.
+
+    `more` than predicted is no fault of a prefill, whose rows of activations are not priced to the last copy.
+    """
 
     address: str
     planned: int
     found: int
-    verdict: Literal["within", "over"]
+    verdict: Literal["within", "more", "over"]
 
 
 @dataclass(frozen=True)
@@ -49,23 +51,25 @@ def traffic_of(module: Module, program: Program, expected: Expected) -> Traffic 
     planned, runs = expected.hbm_bytes(program.step), expected.runs(program.step)
     if not planned:
         return None
-    found = {part: size * runs for part, size in by_part(hbm_bytes(module, expected.pages)).items()}
-    return Traffic(
-        tuple(rows_of(planned, found, MORE[program.step.phase])), runs * least_bytes(module, program, expected)
-    )
+    found = {part: size * runs for part, size in by_part(hbm_bytes(module, expected.pages(program.step))).items()}
+    judged = rows_of(planned, found, "more" if program.step.phase == "prefill" else "over")
+    return Traffic(tuple(judged), runs * least_bytes(module, program, expected))
 
 
-def rows_of(planned: Mapping[str, int], found: Mapping[str, int], more: float) -> Iterator[HbmRow]:
-    """Each part that moves something, in the plan's order, then the total; collectives are in neither's verdict."""
+def rows_of(planned: Mapping[str, int], found: Mapping[str, int], beyond: Literal["more", "over"]) -> Iterator[HbmRow]:
+    """Each part that moves something, in the plan's order, then the total; collectives are in neither's verdict.
+
+    `beyond` is what is said of a part that moves too much.
+    """
     whole = sum(planned.values())
     for address in {**planned, **found}:
         one, other = planned.get(address, 0), found.get(address, 0)
         if one or other:
-            over = address not in UNPRICED and other > more * one + SLACK * whole
-            yield HbmRow(address, one, other, "over" if over else "within")
+            much = address not in UNPRICED and other > MORE * one + SLACK * whole
+            yield HbmRow(address, one, other, beyond if much else "within")
     total = sum(found.values())
     judged = total - found.get(COLLECTIVES, 0)
-    yield HbmRow(TOTAL, whole, total, "over" if judged > MORE_IN_ALL * whole else "within")
+    yield HbmRow(TOTAL, whole, total, beyond if judged > MORE_IN_ALL * whole else "within")
 
 
 def least_bytes(module: Module, program: Program, expected: Expected) -> int:
@@ -75,7 +79,7 @@ def least_bytes(module: Module, program: Program, expected: Expected) -> int:
     weights = sum(shape.bytes for name, shape in held.items() if name.startswith("weights.") and name not in looked_up)
     if program.step.phase == "prefill":
         return weights + (program.memory.results if program.memory else 0)
-    pages = expected.pages.read * expected.chosen.machine.sizes.layers
+    pages = expected.pages(program.step).read * expected.chosen.machine.sizes.layers
     return weights + sum(
         round(shape.bytes / shape.dims[0] * pages) for name, shape in held.items() if name.startswith("cache")
     )

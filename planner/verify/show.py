@@ -109,8 +109,7 @@ def traffic_table(traffic: Traffic) -> Table:
     """HBM bytes of a step by part, predicted and compiled."""
     table = plain_table("HBM bytes of a step", "predicted", "compiled", "verdict", numeric=(1, 2))
     for row in traffic.rows:
-        style = "" if row.verdict == "within" else "red"
-        verdict = Text(row.verdict, style=style)
+        verdict = Text(row.verdict, style={"within": "", "more": "yellow", "over": "red"}[row.verdict])
         table.add_row(row.address, bytes_text(row.planned), bytes_text(row.found), verdict)
     table.add_row("weights and KV once", "", bytes_text(traffic.least), "")
     return table

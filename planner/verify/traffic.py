@@ -43,11 +43,13 @@ _ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+(?:\.[a-z0-9_]+)?
 class Pages:
     """How much of the KV cache a kernel touches: `slots` of a chip, each with so many pages on it.
 
-    Where a slot's pages are cut over chips, these have them in turn, and on average a part of one.
+    Where a slot's pages are cut over chips, these have them in turn, and on average a part of one. `of_prompt`: the
+    share of a prompt's keys and values of all layers that one chunk reads in one layer, on average.
     """
 
     slots: int
     pages_per_slot: float
+    of_prompt: float = 1.0
 
     @property
     def read(self) -> float:
@@ -224,6 +226,8 @@ class _Reader:
             origin, shape = self._origins.of(home, operand), _array(operand)
             if origin and origin.parameter.scope.startswith("cache") and shape.in_hbm:
                 total += self._tokens_written(shape) if kept else self._pages_read(shape)
+            elif origin and origin.parameter.scope == "kv":
+                total += ceil(shape.hbm_bytes * self._pages.of_prompt)
             else:
                 total += shape.hbm_bytes
         held = 0 if kept else sum(shape.hbm_bytes for shape in each.shapes)
