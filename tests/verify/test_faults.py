@@ -25,9 +25,16 @@ Plant = Callable[[Any, pytest.MonkeyPatch], None]
 GENERATE = Step("generate")
 
 
+PLAIN = (
+    "pins={generate.mesh: [x=2, y=4], generate.rows: none, generate.q_heads: [x, y], generate.kv_heads: [x, y], "
+    "generate.d_ff: [x, y], generate.vocab: [x, y], prefill.copies: none, prefill.prompts: 1, prefill.chunk: none, "
+    "prefill.tokens: none, prefill.q_heads: [x, y], prefill.d_ff: [x, y]}"
+)
+
+
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return small_plan()
+    return small_plan([PLAIN])
 
 
 @pytest.fixture(scope="module")
