@@ -9,6 +9,9 @@ from jax import lax
 
 from .sharding import Axes
 
+GATE_AND_UP = 2
+TILE_ROWS = 16  # rows of a tile of bf16 in a TPU's memory
+
 
 def all_reduce(x: jax.Array, axes: Axes) -> jax.Array:
     """The sum of `x` over the chips along `axes`, on each of them: one collective."""
@@ -30,18 +33,21 @@ def all_gather_at_once(x: jax.Array, axes: Axes, dim: int = 0) -> jax.Array:
 def reduce_scatter_rows(x: jax.Array, axes: Axes) -> jax.Array:
     """This chip's rows of the sum of `x` [rows, ..., columns] over `axes`; one axis at a time, the major one first.
 
-    Rows are scattered where a TPU has them in memory, next to columns, so that nothing is turned around for it. Of
-    matrices they are split on a dimension of their own: the compiler keeps that form a reduce-scatter.
+    Rows of gate and up are scattered where a TPU has them in memory, next to columns, so that nothing is turned around
+    for it, if that cuts no tile. Others are flat, and split on a leading dimension of their own. The compiler keeps
+    these forms a reduce-scatter.
     """
-    if x.ndim == 2:
+    inner = x.shape[1:]
+    if len(inner) > 1 and inner[0] == GATE_AND_UP and x.shape[0] // ways(axes) % TILE_ROWS == 0:
+        stacked = jnp.moveaxis(x, 0, 1)
         for axis in axes:
-            blocks = x.reshape(lax.axis_size(axis), -1, x.shape[1])
-            x = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
-        return x
-    stacked = jnp.moveaxis(x, 0, 1)
+            stacked = lax.psum_scatter(stacked, axis, scatter_dimension=1, tiled=True)
+        return jnp.moveaxis(stacked, 1, 0)
+    flat = x.reshape(x.shape[0], -1)
     for axis in axes:
-        stacked = lax.psum_scatter(stacked, axis, scatter_dimension=1, tiled=True)
-    return jnp.moveaxis(stacked, 1, 0)
+        blocks = flat.reshape(lax.axis_size(axis), -1, flat.shape[1])
+        flat = lax.psum_scatter(blocks, axis, scatter_dimension=0, tiled=False)
+    return flat.reshape(-1, *inner)
 
 
 def all_to_all(x: jax.Array, axes: Axes, split: int, concat: int) -> jax.Array:
