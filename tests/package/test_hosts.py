@@ -61,8 +61,8 @@ def together(folder: Path, *arguments: str, asked: str = "") -> list[subprocess.
     ended = []
     for process, typed in zip(started, (asked, ""), strict=True):
         out, err = process.communicate(typed, timeout=300)
-        # The library that carries collectives between CPU processes tells of itself on stdout.
-        spoken = "".join(line for line in out.splitlines(keepends=True) if not line.startswith("[Gloo]"))
+        # The library that carries collectives between CPU processes tells of its ranks on stdout, from several threads.
+        spoken = "".join(line for line in out.splitlines(keepends=True) if "peer ranks" not in line)
         ended.append(subprocess.CompletedProcess(process.args, process.returncode, spoken, err))
     return ended
 

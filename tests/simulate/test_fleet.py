@@ -25,9 +25,10 @@ PROMPT, OUTPUT, SLOTS = 1024, 64, 32
 
 @cache
 def base() -> Plan:
-    """A plan for constant lengths: 97 ms a prefill, 16 ms a step, 32 slots."""
+    """A plan for constant lengths: 97 ms a prefill of one prompt, 16 ms a step, 32 slots."""
+    alone = "pins.prefill.prompts=1", "pins.prefill.copies=none"
     lengths = "workload.prompt_tokens={mean: 1024, p95: 1024}", "workload.output_tokens={mean: 64, p95: 64}"
-    return example_plan("llama_3_1_70b_v5e_4x4", *lengths)
+    return example_plan("llama_3_1_70b_v5e_4x4", *lengths, *alone)
 
 
 def rate_of(prefill_load: float, prompts: int = 1) -> float:

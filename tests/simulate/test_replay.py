@@ -18,6 +18,7 @@ CONSTANT = {
     "llama_3_1_70b_v5e_4x4": (
         "workload.prompt_tokens={mean: 1024, p95: 1024}",
         "workload.output_tokens={mean: 256, p95: 256}",
+        "pins.prefill.prompts=1",  # clients that start together fill prefills that the formulas take as waited for
     ),
 }
 

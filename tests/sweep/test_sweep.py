@@ -133,8 +133,9 @@ def test_some_case_has_infeasible_settings_and_some_setting_has_several_points()
 
 
 def test_a_sweep_of_one_value_is_the_plan():
-    plan = make_plan(grid_of(SMOLLM2, (), ()).spec)
-    found = run_sweep(read_grid(SMOLLM2, (), [f"slice={plan.slice}", f"generate.batch={plan.generate.batch}"]))
+    one = ("pins.prefill.prompts=1",)  # more prompts together are points of their own
+    plan = make_plan(grid_of(SMOLLM2, one, ()).spec)
+    found = run_sweep(read_grid(SMOLLM2, one, [f"slice={plan.slice}", f"generate.batch={plan.generate.batch}"]))
     (point,) = found.points
     assert point.chosen
     assert point.on_frontier
