@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from planner.verify.addresses import address_in
 from planner.verify.hlo import Instruction, Module, executions
-from planner.verify.traffic import Pages, address_in, moved
+from planner.verify.traffic import Pages, moved
 
 SLOW = 3.0
 """An instruction with so many times the cycles of its siblings per byte changes the order of what it reads."""
