@@ -276,3 +276,36 @@ def test_a_scale_depends_on_its_own_token_only(tmp_path: Path) -> None:
     for token in np.random.default_rng(1).permutation(16):
         parts = kv_cache.write_tokens(parts, pages[:1], offsets[token : token + 1], kv[token : token + 1])
     jax.tree.map(np.testing.assert_array_equal, whole, parts)
+
+
+def test_donated_state_comes_back_where_it_was(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """jax#25346, sglang-jax#230: a donated buffer that no result could take over, and more donated than the cache."""
+    rules = G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("x", "y"), vocab=("y",))
+    package = load(Case("donated", XY, rules, P(q_heads=("y",), kv_heads=("y",), vocab=("y",))), tmp_path)
+    engine = warm_engine(package)
+    cache, slots, weights = engine._cache, engine._slots, engine._weights
+    engine.insert(engine.prefill([1, 2, 3]), 0)
+    engine.generate()
+    for before, after in zip(
+        jax.tree.leaves((cache, slots)), jax.tree.leaves((engine._cache, engine._slots)), strict=True
+    ):
+        assert before.sharding == after.sharding
+    assert all(array.is_deleted() for array in jax.tree.leaves(cache))
+    assert not any(array.is_deleted() for array in jax.tree.leaves(weights))
+    assert not [each for each in recwarn if "donated" in str(each.message)]
+
+
+def test_long_prompts_have_no_square_of_scores(tmp_path: Path) -> None:
+    """jax#24539: attention over 16384 tokens was compiled with all its scores at once."""
+    tokens = 16384
+    rules = {"q_heads": ("x",), "kv_heads": ("x",)}
+    model = {**TINY, "q_heads": 8, "kv_heads": 8}
+    package = load(Case("long", FLAT, G(**rules), P(**rules), model=model, context=tokens, buckets=(tokens,)), tmp_path)
+    prefill = package.module("prefill").lower_prefill(package.module("config").MODEL, package.mesh, tokens).compile()
+    assert prefill.memory_analysis().temp_size_in_bytes < tokens * tokens * 4 / 8
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_chunks_that_divide_nothing_give_the_same_logits(chunk: int, tmp_path: Path) -> None:
+    """JetStream#231: positions of the later chunks were off by one."""
+    assert_plain(load(Case("chunks", {}, G(), P(), chunk=chunk, buckets=(32,), context=48), tmp_path), TINY)
