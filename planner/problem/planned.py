@@ -32,10 +32,11 @@ from planner.problem.rules import (
     scattered_batch,
     without,
 )
-from planner.problem.sizes import CANDIDATES
+from planner.problem.sizes import CANDIDATES, TOLD
 
 CANDIDATE_BYTES = 8
-TOKEN_BYTES = 4
+TOKEN_BYTES = 4 * (2 + 2 * TOLD)
+"""A token, its log probability, and those of the likeliest ones."""
 ONE_GATHER_CHIPS = 16
 
 
@@ -132,7 +133,7 @@ def generate_vocab(rules: GenerateRules, batch: int, program: Program) -> Iterat
 def candidates(phase: str, vocab: Axes, rows: int, program: Program) -> Iterator[Collective]:
     """The best candidates of every part of the vocabulary, brought together: in one gather while chips are few."""
     sizes, ways = program.sizes, program.ways
-    offered = min(CANDIDATES, sizes.padded_vocab(ways(vocab)) // ways(vocab))
+    offered = min(CANDIDATES, sizes.padded_vocab(ways(vocab)) // ways(vocab)) + 1  # and the sum of all
     gathered = ways(vocab) * rows * offered * CANDIDATE_BYTES
     if ways(vocab) > ONE_GATHER_CHIPS:
         yield from gathers(f"{phase}.sampling.candidates", vocab, gathered, 1, ways)

@@ -46,7 +46,11 @@ GIVEN: dict[Phase, tuple[str, ...]] = {
     "generate": ("weights", "cache", "slots"),
 }
 """What the first arguments of each phase are, and below its results: arrays that go from one program to the next."""
-MADE: dict[Phase, tuple[str, ...]] = {"prefill": ("tokens", "kv"), "insert": ("cache",), "generate": ("cache", "slots")}
+MADE: dict[Phase, tuple[str, ...]] = {
+    "prefill": ("chosen", "kv"),
+    "insert": ("cache",),
+    "generate": ("cache", "slots", "chosen"),
+}
 
 
 @dataclass(frozen=True)
