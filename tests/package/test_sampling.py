@@ -81,11 +81,9 @@ def test_penalties_and_log_probabilities_are_those_of_the_formulas(served: Any, 
 
 def test_a_neighbour_and_what_a_slot_held_before_change_nothing(served: Any) -> None:
     package, engine, *_ = served
-    sampling = package.module("sampling").Sampling(repetition=1.3, frequency=0.5)
-    alone = run(engine, sampling)[0]
-    engine.insert(
-        engine.prefill([1, 2, 3], package.module("sampling").Sampling(presence=2.0, temperature=0.7, seed=4)), 1
-    )
+    sampling = package.module("sampling").Sampling
+    alone = run(engine, sampling(repetition=1.3, frequency=0.5))[0]
+    engine.insert(engine.prefill([1, 2, 3], sampling(presence=2.0, temperature=0.7, seed=4)), 1)
     engine.insert(engine.prefill([200, 61]), 2)
     engine.step()
     engine.release(2)
