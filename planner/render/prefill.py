@@ -75,7 +75,10 @@ def keeping_of(plan: Plan, shape: Shape) -> Keeping:
 
 @dataclass(frozen=True)
 class PrefillView:
-    """The prefill step: its table, and what follows from it."""
+    """The prefill step: its table, and what follows from it.
+
+    `hands_over`: whether slices of their own give prompts that were read together to others, one at a time.
+    """
 
     rules: PrefillRules
     prompts: int
@@ -86,6 +89,7 @@ class PrefillView:
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
+    hands_over: bool
     copied: tuple[str, ...]
     within_kv: Axes
     keeping: Keeping
@@ -113,7 +117,12 @@ class PrefillView:
     @property
     def selects_prompts(self) -> bool:
         """Whether attention has to tell several prompts apart, or to find one among several."""
-        return self.prompts > 1 if self.chunk else self.own_prompts > 1
+        return self.own_prompts > 1
+
+    @property
+    def prompts_of_a_chip(self) -> str:
+        """The prompts whose keys and values a chip has, as the package counts them."""
+        return "config.prompts" + (" // collectives.ways(sharding.PROMPTS)" if self.prompt_axes else "")
 
     @property
     def prompt_tokens(self) -> Axes:
@@ -122,11 +131,10 @@ class PrefillView:
 
     @property
     def gathered_with_keys(self) -> str:
-        """The group over which keys and values are gathered before attention; those of other prompts come after it,
-        but for chunks, which find all keys and values in one array."""
-        if self.chunk or not self.prompt_axes:
-            return "OWN_TOKENS" if self.own_tokens else ""
-        return "PROMPT_TOKENS" if self.prompt_tokens else ""
+        """The group over which the keys and values of a chip's own prompts are gathered."""
+        if not self.prompt_tokens:
+            return ""
+        return "PROMPT_TOKENS" if self.prompt_axes else "OWN_TOKENS"
 
     @property
     def attend(self) -> str:
@@ -180,6 +188,7 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),
+        hands_over=plan.pool is not None and prompts > 1,
         copied=tuple(sorted(plan.prefill.copies or ())),
         within_kv=without(stored.q_heads, stored.kv_heads),
         keeping=keeping,

@@ -13,7 +13,13 @@ from tests.package import reference
 from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
 from tests.package.drawn import drawn_case
 from tests.package.harness import REQUESTS, load, replay
-from tests.render.plans import Case, generate_collectives, prefill_collectives, reading_mesh
+from tests.render.plans import (
+    Case,
+    generate_collectives,
+    insertion_collectives,
+    prefill_collectives,
+    reading_mesh,
+)
 
 BUCKET = 32
 DRAWN = 16  # strategies drawn from all that may be planned, beside those that are written down
@@ -24,10 +30,13 @@ class Run:
     """A package's candidates after each prompt and after every generate step; and the text of its compiled steps."""
 
     case: Case
+    bucket: int
     logprobs: tuple[np.ndarray, ...]
     read: reference.Read
     prefill: str
     generate: str
+    inserting: str
+    """The program that brings a prompt to where it is inserted: insert, or the hand-over to another slice."""
 
 
 EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, range(DRAWN)))
@@ -46,8 +55,10 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     generate = programs["generate", 0]
     if case.generate.rows:  # what a replay brings together at the end is more than a token of each row
         generate = package.module("generate").lower_generate(config, played.engine.mesh).compile()
-    texts = (programs["prefill", config.buckets[0]].as_text(), generate.as_text())
-    return Run(case, played.logprobs, read, *texts)
+    bucket = config.buckets[0]
+    brings = programs.get(("hand_over", bucket)) or programs["insert", bucket]
+    texts = (programs["prefill", bucket].as_text(), generate.as_text(), brings.as_text())
+    return Run(case, bucket, played.logprobs, read, *texts)
 
 
 def int8_reader(read: reference.Read) -> reference.Read:
@@ -76,15 +87,14 @@ def test_both_phases_agree_with_the_plain_model(run: Run) -> None:
 
 
 def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
-    wanted = {
-        "generate": (run.generate, generate_collectives(run.case)),
-        "prefill": (run.prefill, prefill_collectives(run.case, BUCKET)),
-    }
-    for phase, (text, planned) in wanted.items():
-        found = transfers(parse(text), reading_mesh(run.case) if phase == "prefill" else run.case.mesh)
-        if phase == "prefill":
-            stages = reading_mesh(run.case)[run.case.stages] if run.case.stages else 1
-            runs = stages * steps_of(BUCKET, run.case.chunk).number
-            found = [replace(each, count=each.count * runs) for each in found]
+    case, reading = run.case, reading_mesh(run.case)
+    stages = reading[case.stages] if case.stages else 1
+    wanted = (
+        (run.generate, case.mesh, 1, generate_collectives(case)),
+        (run.prefill, reading, stages * steps_of(run.bucket, case.chunk).number, prefill_collectives(case, run.bucket)),
+        (run.inserting, reading, stages * case.prompts, insertion_collectives(case, run.bucket)),
+    )
+    for text, mesh, runs, planned in wanted:
+        found = [replace(each, count=each.count * runs) for each in transfers(parse(text), mesh)]
         rows = compare(planned, found)
         assert [row for row in rows if row.status != "matched"] == []
