@@ -1,6 +1,6 @@
 """What the prefill step of a package does, derived from its rule table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cost_models.chips import chip
@@ -81,6 +81,7 @@ class PrefillView:
     """
 
     rules: PrefillRules
+    programs: tuple[str, ...]
     prompts: int
     step_ms: str
     binds: str
@@ -180,6 +181,7 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
     seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
+        programs=tuple(_programs(plan)),
         step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,
@@ -212,6 +214,18 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         picks_kv_heads=picks,
         kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
+
+
+def _programs(plan: Plan) -> Iterator[str]:
+    """Programs that are compiled for each bucket of prompts."""
+    yield "prefill"
+    if plan.pool is not None and plan.prefill.prompts > 1:
+        yield "hand_over"
+    yield "insert"
+    if plan.prefill.chunk:
+        yield "empty"
+    if plan.prefill.stages:
+        yield "idle"
 
 
 def pads_within_shards(read: ReadSizes, shape: Shape) -> bool:

@@ -159,7 +159,7 @@ def test_any_of_several_prompts_is_inserted(package: Package) -> None:
     kv = rng.standard_normal(prefilled.shape, np.float32)
     for nth, slot, length in ((0, 2, 32), (1, 5, 9)):
         table = kv_cache.own_tables(config)[slot]
-        numbers = jax.device_put((np.int32(nth), table, np.int32(length)), whole)
+        numbers = jax.device_put((np.int32(nth), table, np.int32(0), np.int32(length)), whole)
         empty = kv_cache.empty_cache(config, package.mesh)
         pages = np.asarray(insert(empty, jax.device_put(kv, prefilled.sharding), *numbers).pages)
         found = cached_tokens(config, package, pages, table, length)
