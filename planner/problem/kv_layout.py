@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 TPU_LANES, SUBLANES = 128, 8
 SCALE_BYTES = 4
 INT8_BYTES = 1
+WIDE_BYTES = 2
 RAGGED_HEAD_DIM = 128
 RAGGED_COMBINED_HEADS = frozenset({2, 4, 8, 16})
 """Keys and values per chip (2 * KV heads) that jax's ragged paged attention accepts and scatters without a copy."""
@@ -97,10 +98,12 @@ class Blocks(NamedTuple):
 def blocks_of(form: KvForm, page_tokens: int, slots: int, pages_per_slot: int, core_vmem_bytes: int) -> Blocks:
     """Blocks of about a thousand tokens that fit twice, one being read while the next arrives.
 
-    A kernel may take half of a core's VMEM, and its pages half of that; the rest is for what XLA keeps there.
+    A kernel may take half of a core's VMEM, and its pages half of that; the rest is for what XLA keeps there. Quantised
+    values are widened to two copies of two bytes. Of a page that does not fit the kernel reads parts.
     """
     allowed = core_vmem_bytes // 2
-    fitting = int(allowed // 2 // (2 * form.page_bytes(page_tokens)))
+    widened = 2 * WIDE_BYTES * page_tokens * form.rows * form.width if form.scale_rows else 0
+    fitting = int(allowed // 2 // (2 * form.page_bytes(page_tokens) + widened))
     pages = min(TOKENS_PER_BLOCK // page_tokens, MOST_PAGES_PER_BLOCK, pages_per_slot, fitting)
     queries = min(QUERIES_PER_BLOCK, slots) if form.kernel == "ragged_paged_attention" else None
     return Blocks(max(1, pages), queries, allowed)

@@ -21,6 +21,8 @@ COMPILER_ONLY = {
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
 """Environment under which libtpu compiles without asking for a host's chips, or for the only use of them."""
+HEARD = {"TF_CPP_MIN_LOG_LEVEL": "1", "TPU_MIN_LOG_LEVEL": "1", "TPU_STDERR_LOG_LEVEL": "1"}
+"""Environment under which compilers write warnings to stderr: libtpu keeps them to itself, and users silence XLA."""
 
 
 def native_target(plan: Plan) -> Target:
@@ -29,7 +31,11 @@ def native_target(plan: Plan) -> Target:
 
 
 def devices_for(plan: Plan, target: Target) -> Sequence[Any]:
-    """Devices to compile the plan for: those of its topology, or as many CPU devices as it has chips."""
+    """Devices to compile the plan for: those of its topology, or as many CPU devices as it has chips.
+
+    From the first call on compilers are heard, whatever the user has set: some faults they tell as warnings only.
+    """
+    os.environ.update(HEARD)
     if importlib.util.find_spec("jax") is None:
         raise CannotRun("verify compiles with jax; install it with: pip install 'shardwright[tpu]'")
     if target == "tpu":

@@ -5,12 +5,12 @@ tiles, loops multiplied out. What a fusion takes only a part of counts as that p
 place. A kernel that is given the KV cache reads the pages of its slots, which the text does not say: `Pages` does.
 """
 
-import re
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 
+from planner.verify.addresses import address_in
 from planner.verify.hlo import Computation, Instruction, Module, Shape, executions
 from planner.verify.origins import Origins
 from planner.verify.transfers import KINDS
@@ -25,18 +25,12 @@ FREE = frozenset(
     )
 )
 """Instructions that move nothing themselves."""
-UNTOLD = frozenset({"constant", "get-tuple-element", "parameter", "tuple", "while"})
-"""Beyond these an address says nothing of an instruction."""
-FARTHEST = 50
-"""So many instructions are looked at for an address."""
 RENAMES = frozenset({"bitcast", "convert", "copy", "reshape", "transpose"})
 """What only passes a value on when it is fused."""
 PARTS = frozenset({"dynamic-slice", "gather", "slice"})
 UPDATED_WITH = {"dynamic-update-slice": 1, "scatter": 2}
 """Updates in place -> number of the operand that holds the new elements."""
 SUBLANES, WORD_BYTES = 8, 4
-
-_ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+(?:\.[a-z0-9_]+)?)(?:/|$)")
 
 
 @dataclass(frozen=True)
@@ -85,33 +79,6 @@ def moved(module: Module, pages: Pages) -> Iterator[Moved]:
             if size := reader.bytes_of(home, each):
                 address = address_in(module, home, each) or ELSEWHERE
                 yield Moved(address, size * count, each.name, sends(module, each))
-
-
-def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
-    """The plan address of an instruction: its own, or of what it fuses, of what reads its value, of what made it."""
-    return _nearest(module, home, each, forwards=True) or _nearest(module, home, each, forwards=False)
-
-
-def _own_address(module: Module, each: Instruction) -> str | None:
-    fused = list(module.computations[each.called[0]].instructions.values()) if each.opcode == "fusion" else []
-    for instruction in (each, *reversed(fused)):
-        if found := _ADDRESS.findall(instruction.scope):
-            return str(found[-1])
-    return None
-
-
-def _nearest(module: Module, home: Computation, start: Instruction, forwards: bool) -> str | None:
-    """The address nearest to an instruction among what reads its value, or among what that was made of."""
-    pending, seen = deque([start]), {start.name}
-    while pending and len(seen) < FARTHEST:
-        each = pending.popleft()
-        if found := _own_address(module, each):
-            return found
-        for other in home.users[each.name] if forwards else home.operands(each):
-            if other.name not in seen and other.opcode not in UNTOLD:
-                seen.add(other.name)
-                pending.append(other)
-    return None
 
 
 def sends(module: Module, each: Instruction) -> bool:

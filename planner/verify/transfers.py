@@ -5,13 +5,14 @@ What is only another spelling of the same transfer is counted as that transfer, 
     an all-reduce with its own slice in one fusion, which the TPU compiler makes of a reduce-scatter
     an asynchronous collective that appears in a start, in the fusions beside it, and in a done
     an all-to-all of one array given as one operand for each chip
+    a collective of several arrays, which a compiler makes of several collectives that need not wait for each other
     bf16 values that the CPU backend widens to float32 on their way, since it has no bf16 collectives
 """
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from planner.verify.addresses import address_made, addresses_of
 from planner.verify.groups import Axes, Sizes, axes_of
 from planner.verify.hlo import Computation, Instruction, Module, Shape, executions
 from planner.verify.origins import HELD, Origins
@@ -28,9 +29,8 @@ KINDS = {
 WIDENED = "float32 in place of bf16"
 FUSED = "all-reduce and slice in one fusion"
 PIECES = "one operand for each chip"
+JOINED = "one of several in one instruction"
 BF16_BYTES_OF_FLOAT32 = 2
-
-_ADDRESS = re.compile(r"\b((?:prefill|generate|insert)\.[a-z_]+\.[a-z0-9_]+)(?:/|$)")
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def _array_sent(origins: Origins, home: Computation, each: Instruction) -> str |
 
 
 def address_of(scope: str) -> str | None:
-    """The innermost plan address in a path of named scopes."""
-    found = _ADDRESS.findall(scope)
+    """The innermost plan address of a collective in a path of named scopes."""
+    found = [address for address in addresses_of(scope) if address.count(".") > 1]
     return found[-1] if found else None
 
 
@@ -103,8 +103,19 @@ def _plain(module: Module, home: Computation, each: Instruction, count: int, siz
         parts, spelling = [sum(parts)], PIECES
     if _widened(module, home, each):
         parts, spelling = [part // BF16_BYTES_OF_FLOAT32 for part in parts], WIDENED
-    for part in parts:
-        yield Transfer(kind, axes, part, count, address_of(each.scope), each.name, spelling)
+    addresses = _part_addresses(module, home, each, len(parts))
+    if spelling is None and len(set(addresses)) > 1:
+        spelling = JOINED
+    for part, address in zip(parts, addresses, strict=True):
+        yield Transfer(kind, axes, part, count, address, each.name, spelling)
+
+
+def _part_addresses(module: Module, home: Computation, each: Instruction, parts: int) -> list[str | None]:
+    """The plan address of each part: where several collectives were joined, the one at which its operand was made."""
+    own, named = address_of(each.scope), addresses_of(each.scope)
+    if parts == 1 or len(set(named)) < 2:
+        return [own] * parts
+    return [address_made(module, home, operand, named) or own for operand in home.operands(each)]
 
 
 def _parts(home: Computation, each: Instruction) -> Iterator[int]:

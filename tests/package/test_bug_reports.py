@@ -190,3 +190,122 @@ def test_programs_compile_without_arrays(tmp_path: Path) -> None:
     package.module("prefill").lower_prefill(config, package.mesh, 32).compile()
     package.module("kv_cache").lower_insert(config, package.mesh, 32).compile()
     assert sum(array.nbytes for array in jax.live_arrays() if id(array) not in before) < 1e5
+
+
+def test_no_request_writes_the_page_of_another(tmp_path: Path) -> None:
+    """D1, tpu-inference#2366: ids past the end were clamped, so that two requests wrote the last page."""
+    rules = G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",))
+    package = load(Case("pages", XY, rules, P(q_heads=("y",), kv_heads=("y",)), context=112), tmp_path)
+    config, kv_cache = package.module("config").MODEL, package.module("kv_cache")
+    engine = package.module("engine").Engine(weights_of(package, config), config, package.mesh, debug=True)
+    prompts = [[7 * number + place % 5 for place in range(40)] for number in range(4)]
+    alone = [[token.id for token in engine.stream(prompt, 60)] for prompt in prompts]
+    tables = kv_cache.own_tables(config)
+    slots = [0, 3, 4, 7]  # the first and the last pages of both groups of chips
+    read = [engine.prefill(each) for each in prompts]
+    made = [[prompt.first] for prompt in read]
+    for slot, prompt in zip(slots, read, strict=True):
+        engine.insert(prompt, slot, max_tokens=60, pages=tables[slot][::-1])
+    for _ in range(59):
+        step = engine.generate()
+        for slot, tokens in zip(slots, made, strict=True):
+            tokens.append(step[slot].id)
+    assert made == alone
+
+
+@pytest.mark.parametrize("page", [-1, 24, 10**6])
+def test_a_token_whose_page_does_not_exist_is_written_to_the_scratch_page(page: int, tmp_path: Path) -> None:
+    """D1, tpu-inference#2366: and an engine that is given such an id refuses it."""
+    package = load(Case("few_pages", {}, G(), P(), context=48), tmp_path)
+    config, kv_cache = package.module("config").MODEL, package.module("kv_cache")
+    table = [0, 1, page]
+    pages, _ = kv_cache.token_places(config, np.array([table]), np.array([40]), np.array([True]))
+    assert pages.tolist() == [config.batch * config.pages_per_slot] == [24]
+    engine = warm_engine(package)
+    with pytest.raises(ValueError, match=rf"slot 0 has pages 0 to 23 on its chips; {page} is none of them"):
+        engine.insert(engine.prefill([1, 2, 3]), 0, pages=table)
+
+
+CUT_CACHES = {
+    "by sequences": G(batch=("x", "y"), q_heads=("x", "y")),
+    "by tokens": G(q_heads=("x", "y"), kv_tokens=("x", "y")),
+    "by heads and tokens": G(q_heads=("x", "y"), kv_heads=("x",), kv_tokens=("y",)),
+}
+
+
+@pytest.mark.parametrize("cut", CUT_CACHES)
+def test_scales_lie_beside_their_values(cut: str, tmp_path: Path) -> None:
+    """D4, maxtext#1398: a cache cut by tokens had its scales cut otherwise, and each step resharded them."""
+    model = {**TINY, "q_heads": 8, "kv_heads": 2}
+    case = Case("scales", XY, CUT_CACHES[cut], P(), model=model, kv_cache="int8", page_tokens=4)
+    package, wide = (load(replace(case, kv_cache=dtype), tmp_path) for dtype in ("int8", "float32"))
+    cache = package.module("kv_cache").empty_cache(package.module("config").MODEL, package.mesh)
+    held = [array.sharding.devices_indices_map(array.shape) for array in (cache.pages, cache.scales)]
+    heads = [array.shape[axis] for array, axis in ((cache.pages, 2), (cache.scales, 1))]
+    for device in package.mesh.devices.flat:
+        values, scales = (places[device] for places in held)
+        assert values[0].indices(cache.pages.shape[0]) == scales[0].indices(cache.scales.shape[0])
+        assert values[2].indices(heads[0]) == scales[1].indices(heads[1])
+    found = generate_transfers(package)
+    assert not [each for each in found if each.array]
+    told = [
+        sorted((each.address, each.kind, each.bytes, each.count) for each in some)
+        for some in (found, generate_transfers(wide))
+    ]
+    assert told[0] == told[1]
+
+
+def test_a_scale_depends_on_its_own_token_only(tmp_path: Path) -> None:
+    """D4, vllm#50749: a scale followed the other tokens of its block; mlxcel#717: scales never fell below one."""
+    package = load(Case("own_scales", {}, G(), P(), kv_cache="int8"), tmp_path)
+    kv_cache, config = package.module("kv_cache"), package.module("config").MODEL
+    kv = np.random.default_rng(0).standard_normal((16, 2 * config.kv_heads, config.head_dim)).astype(np.float32)
+    kv[3] = 0  # a token of zeros beside one of large values
+    kv[4] *= 1000
+    values, scales = (np.asarray(each) for each in kv_cache.quantised(kv))
+    for token in range(16):
+        alone = kv_cache.quantised(kv[token : token + 1])
+        np.testing.assert_array_equal(values[token], alone[0][0])
+        np.testing.assert_array_equal(scales[token], alone[1][0])
+    largest = np.abs(kv).max(axis=-1, keepdims=True)
+    assert (np.abs(values * scales[..., None] - kv) <= 0.01 * largest).all()
+    cache = kv_cache.empty_cache(config, package.mesh)
+    pages, offsets = np.zeros(16, int), np.arange(16)
+    whole = kv_cache.write_tokens(cache, pages, offsets, kv)
+    parts = cache
+    for token in np.random.default_rng(1).permutation(16):
+        parts = kv_cache.write_tokens(parts, pages[:1], offsets[token : token + 1], kv[token : token + 1])
+    jax.tree.map(np.testing.assert_array_equal, whole, parts)
+
+
+def test_donated_state_comes_back_where_it_was(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """jax#25346, sglang-jax#230: a donated buffer that no result could take over, and more donated than the cache."""
+    rules = G(batch=("x",), q_heads=("y", "x"), kv_heads=("y",), d_ff=("x", "y"), vocab=("y",))
+    package = load(Case("donated", XY, rules, P(q_heads=("y",), kv_heads=("y",), vocab=("y",))), tmp_path)
+    engine = warm_engine(package)
+    cache, slots, weights = engine._cache, engine._slots, engine._weights
+    engine.insert(engine.prefill([1, 2, 3]), 0)
+    engine.generate()
+    for before, after in zip(
+        jax.tree.leaves((cache, slots)), jax.tree.leaves((engine._cache, engine._slots)), strict=True
+    ):
+        assert before.sharding == after.sharding
+    assert all(array.is_deleted() for array in jax.tree.leaves(cache))
+    assert not any(array.is_deleted() for array in jax.tree.leaves(weights))
+    assert not [each for each in recwarn if "donated" in str(each.message)]
+
+
+def test_long_prompts_have_no_square_of_scores(tmp_path: Path) -> None:
+    """jax#24539: attention over 16384 tokens was compiled with all its scores at once."""
+    tokens = 16384
+    rules = {"q_heads": ("x",), "kv_heads": ("x",)}
+    model = {**TINY, "q_heads": 8, "kv_heads": 8}
+    package = load(Case("long", FLAT, G(**rules), P(**rules), model=model, context=tokens, buckets=(tokens,)), tmp_path)
+    prefill = package.module("prefill").lower_prefill(package.module("config").MODEL, package.mesh, tokens).compile()
+    assert prefill.memory_analysis().temp_size_in_bytes < tokens * tokens * 4 / 8
+
+
+@pytest.mark.parametrize("chunk", [1, 7])
+def test_chunks_that_divide_nothing_give_the_same_logits(chunk: int, tmp_path: Path) -> None:
+    """JetStream#231: positions of the later chunks were off by one."""
+    assert_plain(load(Case("chunks", {}, G(), P(), chunk=chunk, buckets=(32,), context=48), tmp_path), TINY)

@@ -67,9 +67,8 @@ def plain_decode(
     return o, lse
 
 
-@pytest.mark.parametrize("name", SHAPES)
-def test_decode_is_softmax_over_the_pages_of_a_row(kernels: ModuleType, name: str) -> None:
-    q_heads, kv_heads, head_dim, page, dtype = SHAPES[name]
+def assert_decodes(kernels: ModuleType, q_heads: int, kv_heads: int, head_dim: int, page: int, dtype: Any) -> None:
+    """The kernel is the softmax over the pages of rows of every length."""
     rng = np.random.default_rng(0)
     pages, scales = random_cache(rng, kv_heads, head_dim, page, dtype)
     q = jnp.array(rng.standard_normal((ROWS, q_heads, head_dim)), jnp.bfloat16)
@@ -80,6 +79,24 @@ def test_decode_is_softmax_over_the_pages_of_a_row(kernels: ModuleType, name: st
     wanted_o, wanted_lse = plain_decode(*wide, np.asarray(tables), np.asarray(lengths))
     np.testing.assert_allclose(o, wanted_o, atol=1e-2)
     np.testing.assert_allclose(lse, wanted_lse, atol=1e-2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_decode_is_softmax_over_the_pages_of_a_row(kernels: ModuleType, name: str) -> None:
+    assert_decodes(kernels, *SHAPES[name])
+
+
+@pytest.mark.parametrize(("page", "dtype", "part"), [(128, jnp.bfloat16, 32), (256, jnp.int8, 128)])
+def test_pages_that_do_not_fit_are_read_in_parts(
+    kernels: ModuleType, page: int, dtype: Any, part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug log B4, sglang-jax#408 and #182, vllm#19490: few chips, many KV heads, and not enough VMEM for a page."""
+    heads, head_dim = 2, 128
+    pages = jax.ShapeDtypeStruct((1, page, 2 * heads * head_dim), dtype)
+    held = 4 if dtype == jnp.bfloat16 else 6
+    monkeypatch.setattr(kernels, "KERNEL_VMEM_BYTES", 2 * part * pages.shape[2] * held)
+    assert kernels._tokens_at_a_time(pages, dtype == jnp.int8) == part
+    assert_decodes(kernels, 8, heads, head_dim, page, dtype)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -22,7 +22,8 @@ from tests.render.plans import (
 )
 
 BUCKET = 32
-DRAWN = 16  # strategies drawn from all that may be planned, beside those that are written down
+DRAWN = (*range(16), 31)
+"""Strategies drawn from all that may be planned, beside those that are written down; in 31 XLA joins two reductions."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Run:
     """The program that brings a prompt to where it is inserted: insert, or the hand-over to another slice."""
 
 
-EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, range(DRAWN)))
+EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, DRAWN))
 
 
 @pytest.fixture(scope="module", params=EVERY, ids=lambda case: case.name)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.verify.hlo import Module, Shape, executions, parse, shapes_in, uncounted_loops
-from planner.verify.transfers import FUSED, PIECES, WIDENED, Transfer, address_of, transfers
+from planner.verify.transfers import FUSED, JOINED, PIECES, WIDENED, Transfer, address_of, transfers
 
 PROGRAMS = Path(__file__).parent / "programs"
 V5E_4X4 = {"x": 4, "y": 4}
@@ -69,6 +69,43 @@ def test_an_all_to_all_in_pieces_is_one_transfer():
     exact = parse(text.replace("bf16[8,16]", "f32[8,16]"))
     found = next(each for each in transfers(exact, {"x": 2, "y": 4}) if each.kind == "all_to_all")
     assert (found.bytes, found.spelling) == (8 * 16 * 4, PIECES)
+
+
+JOINED_SUMS = """HloModule joined
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+
+ENTRY %main (x: f32[8,16], w: f32[16,4]) -> f32[8,4] {
+  %x = f32[8,16]{1,0} parameter(0), metadata={op_name="x"}
+  %w = f32[16,4]{1,0} parameter(1), metadata={op_name="w"}
+  %h = f32[8,16]{1,0} tanh(%x), metadata={op_name="generate.attention.norm/tanh"}
+  %q = f32[8,4]{1,0} dot(%h, %w), metadata={op_name="generate.attention.q/dot"}
+  %kv = f32[8,4]{1,0} dot(%h, %w), metadata={op_name="generate.attention.kv/dot"}
+  %moved = f32[8,4]{1,0} bitcast(%kv)
+  %both = (f32[8,4], f32[8,4]) all-reduce(OPERANDS), to_apply=%sum, metadata={op_name="step/NAMES"}
+  ROOT %part = f32[8,4]{1,0} get-tuple-element(%both), index=0
+}
+"""
+KV, Q = "generate.attention.kv", "generate.attention.q"
+
+
+@pytest.mark.parametrize("names", [f"({KV}/psum:{Q}/psum)", f"({Q}/psum:{KV}/psum)"])
+@pytest.mark.parametrize(("operands", "expected"), [("%q, %moved", (Q, KV)), ("%moved, %q", (KV, Q))])
+def test_joined_collectives_are_told_apart_by_what_made_their_operands(
+    names: str, operands: str, expected: tuple[str, str]
+):
+    module = parse(JOINED_SUMS.replace("NAMES", names).replace("OPERANDS", operands))
+    found = listed(transfers(module, {"x": 4}))
+    assert found == [(address, "all_reduce", ("x",), 128, 1, JOINED) for address in expected]
+
+
+def test_a_collective_of_several_arrays_in_one_scope_is_not_joined():
+    module = parse(JOINED_SUMS.replace("NAMES", f"{Q}/psum").replace("OPERANDS", "%q, %moved"))
+    assert listed(transfers(module, {"x": 4})) == [(Q, "all_reduce", ("x",), 128, 1, None)] * 2
 
 
 def test_a_reduction_that_is_not_promoted_keeps_its_float32_bytes():
