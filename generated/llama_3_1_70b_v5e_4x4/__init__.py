@@ -7,6 +7,8 @@ from .generate import lower_generate
 from .kv_cache import lower_insert
 from .prefill import lower_prefill
 from .sampling import Sampling
+from .scheduler import Limits, Scheduler
+from .sequence import Event, Request
 from .sharding import make_mesh
 
 __all__ = [
@@ -14,8 +16,12 @@ __all__ = [
     "TINY",
     "Config",
     "Engine",
+    "Event",
+    "Limits",
     "Prefilled",
+    "Request",
     "Sampling",
+    "Scheduler",
     "Token",
     "lower_generate",
     "lower_insert",
