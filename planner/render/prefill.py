@@ -82,6 +82,7 @@ class PrefillView:
 
     rules: PrefillRules
     programs: tuple[str, ...]
+    reuses: bool
     prompts: int
     step_ms: str
     binds: str
@@ -182,6 +183,7 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
     return PrefillView(
         rules=rules,
         programs=tuple(_programs(plan)),
+        reuses=reuses_prefixes(plan, keeping),
         step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,
@@ -214,6 +216,12 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         picks_kv_heads=picks,
         kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
+
+
+def reuses_prefixes(plan: Plan, keeping: Keeping) -> bool:
+    """Whether reading may go on behind pages of the cache: heads must lie in it as prefill has them."""
+    copied = plan.prefill.copies and "attention" in plan.prefill.copies
+    return bool(plan.prefill.chunk) and not (plan.pool or copied or keeping.pads or keeping.cuts)
 
 
 def _programs(plan: Plan) -> Iterator[str]:
