@@ -21,8 +21,8 @@ PLANS: dict[str, dict[str, Any]] = {
     "one_device_chunks": {},
     "heads_by_batch_chunks": {},
     "multi_query_chunks": {},
-    "tokens_alone": {"chunk": 16},
-    "tokens_by_all_to_all": {"chunk": 16},
+    "tokens_alone": {"chunk": 16, "page_tokens": 2},
+    "tokens_by_all_to_all": {"chunk": 16, "page_tokens": 4},
     "scattered_and_exchanged_chunks_of_prompts": {},
     "apart_padded": {},
     "apart_in_stages": {},
@@ -61,7 +61,7 @@ class Served:
 
 @pytest.fixture(scope="module", params=PLANS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    case = replace(EVERY[request.param], context=CONTEXT, buckets=BUCKETS, page_tokens=PAGE, **PLANS[request.param])
+    case = replace(EVERY[request.param], context=CONTEXT, buckets=BUCKETS, **{"page_tokens": PAGE, **PLANS[request.param]})
     yield Served(case, load(case, tmp_path_factory.mktemp(case.name)))
     jax.clear_caches()
 
