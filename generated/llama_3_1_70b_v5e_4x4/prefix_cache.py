@@ -14,6 +14,7 @@ group never lacks pages because of the cache.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 from .pages import Pages
@@ -75,15 +76,18 @@ class PrefixCache:
 
     def can_take(self, group: int, count: int, path: Iterable[Node] = ()) -> bool:
         """Whether so many pages of a group are free or may be evicted, but for those of `path`."""
-        missing = count - self._pages.free(group)
-        return missing <= 0 or len(set(self._evictable(group)).difference(path)) >= missing
+        missing, kept = count - self._pages.free(group), set(path)
+        evictable = (node for node in self._hbm[group] if self._is_evictable(node) and node not in kept)
+        return missing <= 0 or sum(1 for _ in islice(evictable, missing)) == missing
 
     def take(self, group: int, count: int) -> list[int]:
         """`count` pages of a group, evicted where too few are free; OutOfPages where there are fewer."""
         if self._pages.free(group) < count:
-            for node in self._evictable(group):
-                # The node may have been forgotten with one above it.
-                if self._pages.free(group) < count and node in self._hbm[group]:
+            for node in list(self._hbm[group]):
+                if self._pages.free(group) >= count:
+                    break
+                # One that was forgotten meanwhile with one above it is not there any more.
+                if node in self._hbm[group] and self._is_evictable(node):
                     self._evict(node)
         return self._pages.take(group, count)
 
@@ -146,9 +150,9 @@ class PrefixCache:
         count = len(tokens) // size if self.on else 0
         return (tuple(tokens[nth * size : (nth + 1) * size]) for nth in range(count))
 
-    def _evictable(self, group: int) -> list[Node]:
-        """Nodes whose page only they hold, least recently used first."""
-        return [node for node in self._hbm[group] if node.page is not None and self._pages.holders(node.page) == 1]
+    def _is_evictable(self, node: Node) -> bool:
+        """Whether only the node holds its page."""
+        return node.page is not None and self._pages.holders(node.page) == 1
 
     def _touch(self, path: list[Node]) -> None:
         """Make a path the most recently used; pages further down are evicted before those above them."""

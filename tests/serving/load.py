@@ -104,7 +104,11 @@ def drawn_prompt(random: Random, longest: int) -> list[int]:
 
 def add_drawn(load: Load, random: Random) -> None:
     """One more request, if the queue takes it."""
-    prompt = drawn_prompt(random, load.scheduler.longest_prompt)
+    longest = load.scheduler.longest_prompt
+    prompt = drawn_prompt(random, longest)
+    if load.outcomes and random.random() < 0.3:  # a conversation goes on
+        before = random.choice(list(load.outcomes))
+        prompt = [*load.requests[before].prompt, *load.outcomes[before].tokens, *prompt[:2]][:longest]
     stops = frozenset(random.sample(range(VOCAB), random.choice((0, 0, 3, 10))))
     most, seed, sync = random.choice((None, 1, 2, 5, 20)), random.randrange(2), random.random() < 0.03
     if load.scheduler.waiting < load.scheduler.limits.queue:

@@ -250,13 +250,13 @@ def test_sequences_end_in_the_order_in_which_they_came_where_no_two_fit(core: Si
 
 
 def test_a_sequence_that_could_not_be_read_again_is_not_preempted(core: SimpleNamespace):
-    load = machine(core, {"prefix_cache": False}, slots=4, pages_per_group=12, longest_prompt=10, pages_per_slot=8)
-    for each in range(4):
-        load.add([each] * 9, 20)
-        load.add([each] * 3, 8)
-    load.finish()  # the runner refuses prompts that are too long
+    load = machine(core, {"prefix_cache": False}, pages_per_group=9, longest_prompt=10)
+    load.add([1] * 3, 8)  # it may have 10 tokens when it is read again, and has 3 pages at its end
+    load.add([2] * 9, 20)  # 28 tokens, 7 pages
+    load.finish()
     load.check_outcomes()
-    assert max(map(len, begun(load))) <= 10
+    assert load.scheduler.counters.preemptions == 1
+    assert list(map(len, begun(load))) == [3, 9, 9]
 
 
 def test_one_page_is_left_for_each_sequence_that_grows(core: SimpleNamespace):
@@ -301,6 +301,22 @@ def test_what_makes_no_sense_is_refused(core: SimpleNamespace):
     load.finish()
     load.check_outcomes()
     assert not load.scheduler.cancel("never seen")
+
+
+@pytest.mark.parametrize(("depth", "steps"), [(1, 1), (2, 1), (1, 4), (3, 4)])
+@pytest.mark.parametrize("tokens", range(1, 10))
+def test_a_conversation_goes_on_from_the_pages_of_its_answers(
+    core: SimpleNamespace, tokens: int, depth: int, steps: int
+):
+    load = machine(core, {"depth": depth}, steps_per_dispatch=steps, pages_per_group=40)
+    prompt = [1, 2, 3]
+    for _ in range(3):
+        answer = load.outcomes[load.add(prompt, tokens)]
+        load.finish()
+        written = len(prompt) + tokens - 1
+        prompt = [*prompt, *answer.tokens, 90]
+        assert len(load.scheduler.places.cache.match(0, prompt)) == written // load.runner.tokens_per_page
+    load.check_outcomes()
 
 
 def test_pages_are_shared_with_a_sequence_that_still_runs(core: SimpleNamespace):
