@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Sizes and dtypes of llama-3.1-70b-v5e-4x4, and of a tiny model under the same rules."""
 
 from dataclasses import dataclass, replace

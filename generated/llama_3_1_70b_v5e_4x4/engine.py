@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The engine: slots that hold sequences, and the compiled steps that fill and advance them.
 
 Every step is compiled ahead of time for the layouts of the plan, so nothing compiles once `warm_up` has returned.

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The generate step: one more token for every slot, written as what one chip does.
 
 Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefill step: reads one prompt, written as what one chip does.
 
 The prompt is padded to a bucket of tokens. Shapes in comments are one chip's, in logical axes; own tokens are those

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Choosing tokens: each chip offers its best candidates, all chips choose among the best of all.
 
 Logits never leave their chip. A draw is made among the best 64 tokens, from noise that depends only on the request's

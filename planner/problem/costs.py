@@ -166,9 +166,7 @@ def prefill_attention_work(
     return Work("prefill", prefill_attention_parts(stored, rules, tokens, machine, prompts, chunk), planned)
 
 
-def insertion_work(
-    stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1
-) -> Work:
+def insertion_work(stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Work:
     """What brings `prompts` of `tokens` each to where they are inserted, once they are read; nothing hides it."""
     return Work("prefill", {}, insertion(stored, rules, tokens, machine.program, prompts), hides=False)
 

@@ -179,7 +179,9 @@ def faults(module: Module, program: Program) -> Iterator[str]:
 def notes(module: Module, found: Sequence[Transfer], step: Step, runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
-        often = "a prompt, once for each chunk or stage" if step.phase == "prefill" else "a prefill, once for each prompt"
+        often = (
+            "a prompt, once for each chunk or stage" if step.phase == "prefill" else "a prefill, once for each prompt"
+        )
         yield f"the program runs {runs} times for {often}, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
