@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Command line: chat with the model, continue a prompt, or measure the steps beside the plan's prediction."""
 
 import argparse

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The KV cache: flat arrays of pages for all layers and slots, and how keys and values enter them.
 
 The pages of a layer are those of the chip's own slots, and one scratch page at the end: idle slots and chips that do
@@ -149,7 +149,14 @@ def _write_block(cache: Cache, page: jax.Array, offset: jax.Array, block: Cache)
 
 
 def _insert(
-    config: Config, bucket: int, cache: Cache, kv: jax.Array, prompt: jax.Array, table: jax.Array, length: jax.Array
+    config: Config,
+    bucket: int,
+    cache: Cache,
+    kv: jax.Array,
+    prompt: jax.Array,
+    table: jax.Array,
+    begin: jax.Array,
+    length: jax.Array,
 ) -> Cache:
     slots = config.batch // collectives.ways(sharding.CACHED_SLOTS)
     table = own_pages(config, table, slots)
@@ -159,7 +166,7 @@ def _insert(
 
     def write(index: jax.Array, cache: Cache) -> Cache:
         layer, first = index // blocks, index % blocks * tokens
-        page, offset = token_places(config, table, first, first < length)
+        page, offset = token_places(config, table, first, (begin <= first) & (first < length))
         at = (layer, prompt * (kv.shape[1] // config.prompts) + first, 0, 0)
         block = lax.dynamic_slice(kv, at, (1, tokens, *kv.shape[2:]))[0]
         return _write_block(cache, layer * pages + page, offset, _packed(block))
@@ -169,9 +176,9 @@ def _insert(
 
 
 def lower_insert(config: Config, mesh: Mesh, bucket: int) -> Any:
-    """The lowered step (cache, kv of prompts, nth prompt, its page table [pages_per_slot], its length) -> cache.
+    """The lowered step (cache, kv of prompts, nth prompt, its page table [pages_per_slot], begin, length) -> cache.
 
-    The cache is donated. It needs no collective.
+    Positions from `begin` to the prompt's length are written. The cache is donated. It needs no collective.
     """
 
     def whole(*shape: int) -> jax.ShapeDtypeStruct:
@@ -180,11 +187,11 @@ def lower_insert(config: Config, mesh: Mesh, bucket: int) -> Any:
     step = jax.shard_map(
         partial(_insert, config, bucket),
         mesh=mesh,
-        in_specs=(LAYOUT, PREFILLED_LAYOUT, P(), P(), P()),
+        in_specs=(LAYOUT, PREFILLED_LAYOUT, P(), P(), P(), P()),
         out_specs=LAYOUT,
         check_vma=False,
     )
     cache = abstract_cache(config, mesh)
     jitted = jax.jit(step, donate_argnums=0, out_shardings=kept(cache))
     kv = abstract_prefilled(config, mesh, bucket)
-    return jitted.lower(cache, kv, whole(), whole(config.pages_per_slot), whole())
+    return jitted.lower(cache, kv, whole(), whole(config.pages_per_slot), whole(), whole())

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 cf84d444). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Text to tokens and back: the tokenizer and chat template that come with the weights."""
 
 import json
