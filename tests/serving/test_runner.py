@@ -1,4 +1,4 @@
-"""The scheduler over the compiled programs of packages: under load, every request is given what a plain model gives it."""
+"""The scheduler over the compiled programs of packages: every request is given what a plain model gives it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
 from tests.package import reference
@@ -61,7 +60,8 @@ class Served:
 
 @pytest.fixture(scope="module", params=PLANS)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    case = replace(EVERY[request.param], context=CONTEXT, buckets=BUCKETS, **{"page_tokens": PAGE, **PLANS[request.param]})
+    sizes = {"page_tokens": PAGE, **PLANS[request.param]}
+    case = replace(EVERY[request.param], context=CONTEXT, buckets=BUCKETS, **sizes)
     yield Served(case, load(case, tmp_path_factory.mktemp(case.name)))
     jax.clear_caches()
 
