@@ -307,7 +307,8 @@ class Pricer:
         machine, load = self.machine, self.load
         sizes, ways, read, inserted_s = machine.sizes, machine.ways, (prompts, chunk), 0.0
         if name == "attention":
-            inserted_s = seconds_of(costs.insertion_work(stored, rules, load.prompt, machine, prompts), machine)
+            if prompts > 1:
+                inserted_s = seconds_of(costs.insertion_work(stored, rules, load.prompt, machine, prompts), machine)
             work = costs.prefill_attention_work(stored, rules, load.prompt, machine, *read)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, *read)
         elif name == "mlp":
