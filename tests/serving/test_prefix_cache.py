@@ -172,6 +172,25 @@ def test_what_is_forgotten_takes_along_what_is_below_it(core: SimpleNamespace):
     assert [cached.pages.holders(page) for page in second] == [1, 1]
 
 
+def test_what_was_just_forgotten_is_not_evicted_too(core: SimpleNamespace):
+    cached = Cached(core, per_group=4, host_pages=1)
+    other, first, second = cached.begin([9, 9]), cached.begin([1, 1]), cached.begin([1, 1, 2, 2])
+    assert other is not None
+    assert first is not None
+    assert second is not None
+    cached.cache.add(0, [9, 9], other)
+    cached.cache.add(0, [1, 1], first)
+    cached.cache.add(0, [1, 1, 2, 2], second)
+    cached.pages.drop(*first)
+    cached.pages.drop(*cached.cache.take(0, 1))  # 1, 1 is in host memory, 2, 2 below it in HBM and in use
+    cached.pages.drop(*other)
+    with pytest.raises(core.OutOfPages):
+        cached.cache.take(0, 3)  # 9, 9 pushes 1, 1 out of host memory
+    cached.cache.check()
+    assert [cached.pages.holders(page) for page in second] == [1, 1]
+    assert (cached.found([9, 9, 0]), cached.found([1, 1, 0])) == (1, 0)
+
+
 def test_check_tells_a_node_in_the_wrong_tier(core: SimpleNamespace):
     cached = Cached(core, host_pages=1)
     cached.read([1, 1, 0])
