@@ -221,10 +221,10 @@ def shapes_in(text: str) -> tuple[Shape, ...]:
     )
 
 
-def executions(module: Module, asked: bool = True) -> dict[str, int]:
+def executions(module: Module) -> dict[str, int]:
     """How often each computation runs in one run of the program; those inside fusions and reductions are left out.
 
-    Branches of a conditional count as if each were taken, or where nothing is `asked` for, that of a false condition.
+    Branches of a conditional count as if each were taken.
     """
     counts = dict.fromkeys(module.computations, 0)
     pending = [(module.entry, 1)]
@@ -236,8 +236,6 @@ def executions(module: Module, asked: bool = True) -> dict[str, int]:
                 body = instruction.named("body")
                 assert body is not None
                 pending.append((body, times * trips(module, instruction)))
-            elif instruction.opcode == "conditional" and not asked:
-                pending.append((instruction.named("false_computation") or instruction.called[0], times))
             elif instruction.opcode in ("call", "conditional", "call-start", "async-start"):
                 pending.extend((called, times) for called in instruction.called)
     return {name: times for name, times in counts.items() if times}

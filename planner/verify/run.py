@@ -1,4 +1,4 @@
-"""A package executed on virtual CPU devices, beside the same model on one device: what may follow prompts, then 16 tokens.
+"""A package executed on virtual CPU devices, beside its model on one device: what may follow prompts, then 16 tokens.
 
 Both compute in float32 from the same random weights, so that layouts may change numbers by rounding only. What a plan
 quantises stays quantised.
@@ -35,7 +35,7 @@ STORED = {"d_ff_stored": "d_ff", "q_heads_stored": "q_heads", "kv_heads_stored":
 
 @dataclass(frozen=True)
 class Ran:
-    """What the chips of a plan computed against one device: by how much log probabilities differ at most, and what else."""
+    """What the chips of a plan computed against one device: the largest difference of a log probability, and others."""
 
     size: Size
     devices: int
@@ -47,7 +47,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What one package computed: for each prompt its likeliest tokens, their log probabilities, and what was generated."""
+    """What one package computed: for each prompt its likeliest tokens with log probabilities, and those generated."""
 
     best: list[list[int]]
     logprobs: list[list[float]]

@@ -71,9 +71,9 @@ def hbm_bytes(module: Module, pages: Pages) -> dict[str, int]:
 
 
 def moved(module: Module, pages: Pages) -> Iterator[Moved]:
-    """The bytes of every executed instruction that moves some, where no request asks for what is optional."""
+    """The bytes of every executed instruction that moves some."""
     reader = _Reader(module, pages)
-    for name, count in executions(module, asked=False).items():
+    for name, count in executions(module).items():
         home = module.computations[name]
         for each in home.instructions.values():
             if size := reader.bytes_of(home, each):

@@ -53,8 +53,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     played = replay(package, config, weights)
     read = int8_reader(random.read) if case.weights == "int8" else random.read
     programs = played.engine._programs
-    generate = programs["generate", 0]
-    if case.generate.rows:  # what a replay brings together at the end is more than a token of each row
+    generate = programs["generate_special", 0]  # log probabilities cost no collective
+    if case.generate.rows:  # what a replay brings together at the end is more than the likeliest tokens of each row
         generate = package.module("generate").lower_generate(config, played.engine.mesh).compile()
     bucket = config.buckets[0]
     brings = programs.get(("hand_over", bucket)) or programs["insert", bucket]

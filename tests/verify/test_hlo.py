@@ -201,29 +201,3 @@ def nest(trips: list[int]) -> str:
 
 def loop(depth: int) -> str:
     return f"  ROOT %while.{depth} = (s32[]) while(%start), condition=%condition.{depth}, body=%body.{depth}"
-
-
-@pytest.mark.parametrize(
-    "branches", ["branch_computations={%no, %yes}", "true_computation=%yes, false_computation=%no"]
-)
-def test_what_is_optional_runs_when_it_is_asked_for(branches: str):
-    text = f"""HloModule conditional
-
-%yes (a: f32[8]) -> f32[8] {{
-  %a = f32[8]{{0}} parameter(0)
-  ROOT %n = f32[8]{{0}} negate(%a)
-}}
-
-%no (b: f32[8]) -> f32[8] {{
-  ROOT %b = f32[8]{{0}} parameter(0)
-}}
-
-ENTRY %main (p: pred[], x: f32[8]) -> f32[8] {{
-  %p = pred[] parameter(0)
-  %x = f32[8]{{0}} parameter(1)
-  ROOT %c = f32[8]{{0}} conditional(%p, %x, %x), {branches}
-}}
-"""
-    module = parse(text)
-    assert executions(module) == {"main": 1, "no": 1, "yes": 1}
-    assert executions(module, asked=False) == {"main": 1, "no": 1}
