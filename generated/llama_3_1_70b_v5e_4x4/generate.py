@@ -107,29 +107,28 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     return x + out
 
 
-def _penalised(slots: Slots, logits: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(`logits` [slots, vocab] after penalties, the slots' marks with the tokens that were read)."""
-    marks = sampling.marked(slots.marks, slots.tokens, slots.live)
-    return sampling.penalised(logits, marks, slots.sampling), marks
+def _penalised(slots: Slots, logits: jax.Array) -> jax.Array:
+    """`logits` [slots, vocab] after penalties."""
+    return sampling.penalised(logits, slots.marks, slots.sampling)
 
 
-def _next_tokens(weights: Weights, x: jax.Array, slots: Slots) -> tuple[Chosen, jax.Array]:
+def _next_tokens(weights: Weights, x: jax.Array, slots: Slots, special: bool) -> tuple[Chosen, jax.Array]:
     """(what each slot chooses after `x` [slots, d_model], the slots' marks)."""
     with jax.named_scope("generate.logits.norm"):
         h = model.rms_norm(x, weights.final_norm)
     with jax.named_scope("generate.logits"):
         logits = model.logits(weights, h)  # [slots, vocab]
-    with jax.named_scope("generate.sampling"):
-        is_marked = sampling.are_marked(slots.sampling)
-        logits, marks = lax.cond(is_marked, _penalised, lambda slots, logits: (logits, slots.marks), slots, logits)
     with jax.named_scope("generate.sampling.candidates"):
-        found = sampling.candidates(logits, jnp.any(slots.sampling.logprobs))
+        if special:
+            slots = replace(slots, marks=sampling.marked(slots.marks, slots.tokens, slots.live))
+            logits = _penalised(slots, logits)
+        found = sampling.candidates(logits, special)
     with jax.named_scope("generate.sampling"):
-        return sampling.choose(found, slots.sampling, slots.positions + 1), marks
+        return sampling.choose(found, slots.sampling, slots.positions + 1), slots.marks
 
 
 def _step(
-    config: Config, weights: Weights, cache: kv_cache.Cache, slots: Slots
+    config: Config, special: bool, weights: Weights, cache: kv_cache.Cache, slots: Slots
 ) -> tuple[kv_cache.Cache, Slots, Chosen]:
     """(cache, slots, what they chose) after one more token for every live slot."""
     with jax.named_scope("generate.embedding.lookup"):
@@ -145,7 +144,7 @@ def _step(
         return _mlp(w, x), cache
 
     x, cache = lax.fori_loop(0, config.layers, layer, (x, cache))
-    chosen, marks = _next_tokens(weights, x, slots)
+    chosen, marks = _next_tokens(weights, x, slots, special)
     slots = replace(slots, tokens=chosen.tokens, positions=slots.positions + slots.live, marks=marks)
     return cache, slots, chosen
 
@@ -179,27 +178,28 @@ def empty_slots(config: Config, mesh: Mesh) -> Slots:
 
 
 def _steps(
-    config: Config, steps: int, weights: Weights, cache: kv_cache.Cache, slots: Slots
+    config: Config, special: bool, steps: int, weights: Weights, cache: kv_cache.Cache, slots: Slots
 ) -> tuple[kv_cache.Cache, Slots, Chosen]:
     """(cache, slots, what they chose [steps, slots, ...]) after so many steps."""
 
     def step(state: tuple[kv_cache.Cache, Slots], _: None) -> tuple[tuple[kv_cache.Cache, Slots], Chosen]:
-        cache, slots, chosen = _step(config, weights, *state)
+        cache, slots, chosen = _step(config, special, weights, *state)
         return (cache, slots), chosen
 
     (cache, slots), chosen = lax.scan(step, (cache, slots), None, length=steps)
     return cache, slots, chosen
 
 
-def lower_generate(config: Config, mesh: Mesh, steps: int = 0) -> Any:
+def lower_generate(config: Config, mesh: Mesh, steps: int = 0, special: bool = False) -> Any:
     """The lowered step (weights, cache, slots) -> (cache, slots, chosen); the cache and the slots are donated.
 
-    With `steps`, so many of them in one program, and what was chosen is [steps, slots, ...].
+    With `steps`, so many of them in one program, and what was chosen is [steps, slots, ...]. Only a `special` one heeds
+    marks and tells log probabilities.
     """
     weights, cache = abstract_weights(config, mesh), kv_cache.abstract_cache(config, mesh)
     slots = abstract_slots(config, mesh)
     step = jax.shard_map(
-        partial(_steps, config, steps) if steps else partial(_step, config),
+        partial(_steps, config, special, steps) if steps else partial(_step, config, special),
         mesh=mesh,
         in_specs=(layouts(weights), kv_cache.LAYOUT, LAYOUT),
         out_specs=(kv_cache.LAYOUT, LAYOUT, P()),

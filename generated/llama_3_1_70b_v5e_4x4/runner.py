@@ -133,7 +133,7 @@ class Runner:
         if steps == 1:
             chosen = self.programs.step()
             return Made([[(chosen, (slot,)) for slot in range(self.slots)]], telling)
-        chosen = self.programs.several_steps(steps)
+        chosen = self.programs.step(steps)
         return Made([[(chosen, (step, slot)) for slot in range(self.slots)] for step in range(steps)], telling)
 
     def release(self, slot: int) -> None:

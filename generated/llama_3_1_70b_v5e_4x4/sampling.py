@@ -55,7 +55,7 @@ class Candidates(NamedTuple):
 
     logits: jax.Array  # [rows, candidates]
     ids: jax.Array  # [rows, candidates]
-    whole: jax.Array  # [rows]; zeros where nobody wants log probabilities
+    whole: jax.Array  # [rows]
 
 
 @jax.tree_util.register_dataclass
@@ -82,17 +82,18 @@ def mark(
     return marks
 
 
-def are_marked(sampling: Sampling) -> jax.Array:
-    """Whether marks matter to any row."""
-    penalised = (sampling.repetition != 1) | (sampling.presence != 0) | (sampling.frequency != 0)
-    return jnp.any(penalised | sampling.constrained)
+def is_plain(sampling: Sampling) -> bool:
+    """Whether a request has no use for marks nor for log probabilities."""
+    neutral = sampling.repetition == 1 and sampling.presence == 0 and sampling.frequency == 0
+    return bool(neutral and not sampling.logprobs and not sampling.constrained)
 
 
 def marked(marks: jax.Array, tokens: jax.Array, live: jax.Array) -> jax.Array:
     """`marks` [rows, vocab] of this chip's part of the vocabulary, with the tokens that live rows have chosen."""
-    ids = jnp.arange(marks.shape[1]) + collectives.rank(GENERATE.vocab) * marks.shape[1]
-    new = (tokens[:, None] == ids) & live[:, None] & (marks & COUNT < COUNT)
-    return marks + new.astype(marks.dtype)
+    ids = tokens - collectives.rank(GENERATE.vocab) * marks.shape[1]
+    held = live & (ids >= 0) & (ids < marks.shape[1])
+    places = jnp.arange(marks.shape[0]), jnp.where(held, ids, 0)
+    return marks.at[places].add((held & (marks[places] & COUNT < COUNT)).astype(marks.dtype))
 
 
 def penalised(logits: jax.Array, marks: jax.Array, sampling: Sampling) -> jax.Array:
@@ -105,15 +106,15 @@ def penalised(logits: jax.Array, marks: jax.Array, sampling: Sampling) -> jax.Ar
     return jnp.where((marks & FORBIDDEN) != 0, -jnp.inf, logits)
 
 
-def candidates(logits: jax.Array, wanted: jax.Array) -> Candidates:
-    """The candidates of `logits` [rows, vocab]; `wanted`: whether any row wants log probabilities.
+def candidates(logits: jax.Array, summed: bool) -> Candidates:
+    """The candidates of `logits` [rows, vocab]; where they are not `summed`, log probabilities cannot be told.
 
     One collective carries the offers of all chips: logits, ids as float32, which is exact below 2**24, and in the last
     place each chip's own sum.
     """
     count = min(CANDIDATES, logits.shape[1])
     best, ids = lax.top_k(logits, count)
-    whole = lax.cond(wanted, lambda: jax.nn.logsumexp(logits, axis=-1), lambda: jnp.zeros(logits.shape[0]))
+    whole = jax.nn.logsumexp(logits, axis=-1) if summed else best[:, 0]
     ids = ids + collectives.rank(GENERATE.vocab) * logits.shape[1]
     offers = jnp.stack([best, ids.astype(jnp.float32)], axis=-1)
     offers = jnp.pad(offers, ((0, 0), (0, 1), (0, 0))).at[:, count].set(whole[:, None])

@@ -111,10 +111,9 @@ def _first_tokens(weights: Weights, x: jax.Array, lengths: jax.Array, choice: Ch
         last = model.rms_norm(last, weights.final_norm)
     with jax.named_scope("prefill.logits"):
         logits = model.logits(weights, last)  # [prompts, vocab]
-    with jax.named_scope("prefill.sampling"):
-        logits = sampling.penalised(logits, choice.marks, choice.sampling)
     with jax.named_scope("prefill.sampling.candidates"):
-        found = sampling.candidates(logits, jnp.any(choice.sampling.logprobs))
+        logits = sampling.penalised(logits, choice.marks, choice.sampling)
+        found = sampling.candidates(logits, True)
     with jax.named_scope("prefill.sampling"):
         return sampling.choose(found, choice.sampling, lengths)
 

@@ -20,7 +20,7 @@ from . import kv_cache
 from .config import Config
 from .generate import Slots, abstract_slots, empty_slots, lower_generate
 from .prefill import CHOICE_LAYOUT, Choice, lower_prefill
-from .sampling import DTYPES, FORBIDDEN, Chosen, Sampling, mark
+from .sampling import DTYPES, FORBIDDEN, Chosen, Sampling, is_plain, mark
 from .weights import Weights
 
 GREEDY = Sampling()
@@ -50,6 +50,7 @@ class Programs:
         self._whole = NamedSharding(mesh, P())
         self._read_whole = self._whole
         self._cache, self._slots = kv_cache.empty_cache(config, mesh), empty_slots(config, mesh)
+        self._special: set[int] = set()  # slots that need marks or log probabilities
         self._programs: dict[tuple[str, int], Any] = {}
 
     def warm_up(self, buckets: Sequence[int] | None = None) -> None:
@@ -57,7 +58,7 @@ class Programs:
         for bucket in buckets or self.config.buckets:
             for step in ("prefill", "insert"):
                 self._program(step, bucket)
-        for step in ("generate", "set_slot", "free_slot"):
+        for step in ("generate", "generate_special", "set_slot", "free_slot"):
             self._program(step)
 
     def warm_up_to_serve(self, steps: int) -> None:
@@ -67,6 +68,7 @@ class Programs:
             self._program(step)
         if steps > 1:
             self._program("generate", steps)
+            self._program("generate_special", steps)
 
     def begin(
         self,
@@ -115,16 +117,12 @@ class Programs:
         state = reading.lengths[nth], np.True_, _scalars(reading.samplings[nth]), table, reading.marks[nth]
         new = jax.device_put(Slots(token, *state), self._of_one(lambda array: array.sharding))
         self._slots = self._program("set_slot")(self._slots, *self._put(np.int32(slot)), new)
+        if not is_plain(reading.samplings[nth]):
+            self._special.add(slot)
 
-    def step(self) -> Chosen:
-        """What every slot chooses next."""
-        self._cache, self._slots, chosen = self._program("generate")(self._weights, self._cache, self._slots)
-        made: Chosen = chosen
-        return made
-
-    def several_steps(self, steps: int) -> Chosen:
-        """What every slot chooses in each of the next steps, [steps, slots, ...]: one program for all of them."""
-        run = self._program("generate", steps)
+    def step(self, steps: int = 0) -> Chosen:
+        """What every slot chooses next; in each of so many steps, [steps, slots, ...], where there are several."""
+        run = self._program("generate_special" if self._special else "generate", steps)
         self._cache, self._slots, chosen = run(self._weights, self._cache, self._slots)
         made: Chosen = chosen
         return made
@@ -142,6 +140,7 @@ class Programs:
     def free(self, slot: int) -> None:
         """Let a slot rest."""
         self._slots = self._program("free_slot")(self._slots, *self._put(np.int32(slot)))
+        self._special.discard(slot)
 
     def _choice(self, samplings: Sequence[Sampling], marks: Sequence[np.ndarray]) -> Choice:
         choice = Choice(jax.tree.map(lambda *values: np.stack(values), *map(_scalars, samplings)), np.stack(marks))
@@ -159,7 +158,7 @@ class Programs:
 
     def _program(self, step: str, bucket: int = 0) -> Any:
         if (step, bucket) not in self._programs:
-            size = f" for {bucket} {'steps' if step == 'generate' else 'tokens'}" if bucket else ""
+            size = f" for {bucket} {'steps' if 'generate' in step else 'tokens'}" if bucket else ""
             print(f"compiling {step}{size}", file=sys.stderr, flush=True)
             self._programs[step, bucket] = self._lower(step, bucket).compile()
         return self._programs[step, bucket]
@@ -170,6 +169,7 @@ class Programs:
             "prefill": lambda: lower_prefill(config, self.mesh, bucket),
             "insert": lambda: kv_cache.lower_insert(config, mesh, bucket),
             "generate": lambda: lower_generate(config, mesh, bucket),
+            "generate_special": lambda: lower_generate(config, mesh, bucket, special=True),
             "pick": self._lower_pick,
             "set_slot": lambda: self._lower_slots(_set_slot, self._of_one(lambda array: array)),
             "free_slot": lambda: self._lower_slots(_free_slot),
