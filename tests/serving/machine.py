@@ -160,7 +160,9 @@ class Machine:
         assert not self.runner.handles
         assert self.scheduler.waiting == 0
         held = list(places.cache.held())
-        assert sum(places.pages.free(group) for group in range(self.runner.groups)) == len(self.runner.pages) - len(held)
+        assert sum(places.pages.free(group) for group in range(self.runner.groups)) == len(self.runner.pages) - len(
+            held
+        )
 
 
 @dataclass
