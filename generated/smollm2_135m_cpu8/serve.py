@@ -18,6 +18,7 @@ from .server import Options, create_app
 from .service import Service
 from .tokenizer import Tokenizer
 
+MODEL_NAME = "smollm2-135m-cpu8"
 CLOSE_SECONDS = 5  # in which the last bytes must have gone to clients
 
 
@@ -28,7 +29,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--port", type=_whole_number(0), default=8000, help="port, 0 for any (default: 8000)")
     key = command.add_argument("--api-key", default=os.environ.get("SERVE_API_KEY"))
     key.help = "what clients must send as a bearer token (default: $SERVE_API_KEY, or none)"
-    command.add_argument("--model-name", default="smollm2-135m-cpu8", help="name by which clients ask for the model")
+    command.add_argument("--model-name", default=MODEL_NAME, help="name by which clients ask for the model")
     command.add_argument("--queue", type=count, default=Limits.queue, help="requests that may wait")
     budget = command.add_argument("--prefill-budget", type=count, default=Limits.prefill_budget)
     budget.help = "prompt tokens read between two generate steps"
