@@ -66,7 +66,7 @@ def serve(given: argparse.Namespace, build: Callable[[], Scheduler], tokenizer: 
     """Listen until SIGTERM or SIGINT, and then until all are served or the time is up.
 
     `build` makes the scheduler, with all its programs compiled, while the server listens already and is not ready.
-    Raises RuntimeError where it fails, and ValueError for a run on several hosts.
+    Raises what `build` raises, or what the engine failed of, and ValueError for a run on several hosts.
     """
     if given.coordinator is not None:
         raise ValueError("the server runs on one host; --coordinator is for chat, generate and bench")
@@ -85,7 +85,7 @@ def serve(given: argparse.Namespace, build: Callable[[], Scheduler], tokenizer: 
     service.start()
     asyncio.run(DrainingServer(config, service, given.drain_seconds).serve())
     if service.fault is not None:
-        raise RuntimeError("the engine failed") from service.fault
+        raise service.fault
 
 
 class DrainingServer(uvicorn.Server):

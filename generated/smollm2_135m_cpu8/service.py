@@ -145,7 +145,8 @@ class Service:
             while self._obey(scheduler):
                 self._step(scheduler)
         except BaseException as fault:  # whatever it is, clients must hear of it
-            log.exception("the engine failed")
+            if self.built:  # else whoever starts the service tells it
+                log.exception("the engine failed")
             with self._wake:
                 self.fault = fault
             self._end_all("the engine failed")

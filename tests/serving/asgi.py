@@ -5,8 +5,13 @@ import json
 from typing import Any
 
 
-async def post(app: Any, path: str, body: bytes, gone_after: int | None = None) -> tuple[int | None, bytes]:
-    """(status, body) of an answer; a client may go away after it was sent so many messages."""
+async def post(
+    app: Any, path: str, body: bytes, gone_after: int | None = None, breaks: bool = False
+) -> tuple[int | None, bytes]:
+    """(status, body) of an answer; a client may go away after it was sent so many messages.
+
+    The application is told so, or what it sends then `breaks`: servers do the one or the other.
+    """
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -35,6 +40,8 @@ async def post(app: Any, path: str, body: bytes, gone_after: int | None = None) 
 
     async def send(message: dict[str, Any]) -> None:
         sent.append(message)
+        if len(sent) == gone_after and breaks:
+            raise OSError("broken pipe")
         if len(sent) == gone_after:
             gone.set()
 

@@ -1,16 +1,19 @@
 """The HTTP server, asked by OpenAI's own client and by clients that do as they like."""
 
+import asyncio
 import http.client
 import json
 import re
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import openai
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.serving.asgi import post
 from tests.serving.fake_runner import VOCAB
 from tests.serving.machine import END, KEY, PIECES, Machine, Machines, ids_of, wait_until
 
@@ -301,6 +304,28 @@ def test_f5_a_client_that_goes_away_while_its_prompt_is_read_frees_its_pages(mac
     assert machine.service.load.read_tokens < 400
 
 
+@pytest.mark.parametrize("how", ["broken pipe", "cancelled"])
+def test_f5_nothing_stays_behind_however_a_server_ends_an_answer(machines: Machines, how: str):
+    machine = machines()
+    machine.runner.pause_s = 0.005
+
+    async def leave() -> None:
+        body = json.dumps(LONG).encode()
+        task = asyncio.create_task(post(machine.app, "/v1/completions", body, 5, breaks=how == "broken pipe"))
+        if how == "cancelled":
+            wait_until(lambda: machine.service.load.waiting == 0)
+            await asyncio.sleep(0.05)
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        while not machine.records:
+            await asyncio.sleep(0.005)
+
+    asyncio.run(asyncio.wait_for(leave(), 60))
+    assert [record.finish for record in machine.records] == ["cancelled"]
+    machine.check_base_line()
+
+
 # F6: AI-Hypercomputer/JetStream#45, #84, #9, #152
 def test_f6_many_streams_have_all_their_tokens_in_order(machines: Machines):
     machine = machines({"depth": 3}, end_ids=frozenset({END, 3, 40}), slots=8, prompts=2).listen()
@@ -343,21 +368,25 @@ def test_a_prompt_that_is_too_long_is_told_its_length(machine: Machine, client: 
 
 
 def test_a_full_queue_is_told_with_a_time_to_come_back(machines: Machines):
-    machine = machines({"queue": 1}, slots=1).listen()
+    machine = machines({"queue": 2}, slots=1).listen()
     machine.runner.pause_s = 0.01
     with raw(machine, LONG):
         wait_until(lambda: machine.service.load.made_tokens > 0)
-        queued = raw(machine, LONG)
+        queued = [raw(machine, LONG)]
         wait_until(lambda: machine.service.load.waiting == 1)
+        # Of several prompts none is kept where one finds no place.
+        assert error_of(call(machine, "/v1/completions", {"prompt": ["a", "b"]}))[0] == 429
+        wait_until(lambda: machine.service.load.waiting == 1)
+        queued.append(raw(machine, LONG))
+        wait_until(lambda: machine.service.load.waiting == 2)
         answer = call(machine, "/v1/completions", {"prompt": "a", "stream": True})
         assert error_of(answer) == (429, None, "queue_full")
         assert answer[1]["retry-after"] == "1"
         assert answer[2]["error"]["type"] == "rate_limit_error"
-        # Of several prompts none is kept where one finds no place.
-        assert error_of(call(machine, "/v1/completions", {"prompt": ["a", "b"]}))[0] == 429
-        assert machine.service.load.waiting == 1
-        queued.close()
+        for connection in queued:
+            connection.close()
     machine.check_base_line()
+    wait_until(lambda: [record.finish for record in machine.records] == ["cancelled"] * 4)
     assert 'serve_refused_total{status="429"} 2.0' in get(machine, "/metrics")[2]
 
 

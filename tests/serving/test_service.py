@@ -121,19 +121,19 @@ def test_a_task_that_is_cancelled_while_it_submits_leaves_nothing(machines: Mach
     machine = machines()
     machine.runner.reads.clear()
 
-    async def leave() -> None:
-        queue: asyncio.Queue[Any] = asyncio.Queue()
-        await machine.service.submit(request(machine, "0"), queue)
-        wait_until(lambda: machine.runner.calls != [] or machine.scheduler.waiting == 0)
-        task = asyncio.create_task(machine.service.submit(request(machine, "1"), queue))
+    async def leave() -> str:
+        queues: list[asyncio.Queue[Any]] = [asyncio.Queue() for _ in range(2)]
+        await machine.service.submit(request(machine, "0"), queues[0])
+        task = asyncio.create_task(machine.service.submit(request(machine, "1"), queues[1]))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         machine.runner.reads.set()
-        await until_end(queue)
+        await until_end(queues[0])
+        return str((await until_end(queues[1]))[-1].finish)
 
-    run(leave())
+    assert run(leave()) == "cancelled"
     machine.check_base_line()
 
 
@@ -240,3 +240,13 @@ def test_records_tell_tokens_and_times(machines: Machines):
     wait_until(lambda: machine.service.load.step_ms is not None)
     assert machine.service.load.made_tokens == 7
     assert machine.service.load.slots == 4
+
+
+def test_steps_are_measured_where_no_prompt_is_read(package: Package):
+    times = package.module("measures").StepTimes()
+    times.note(9.0, steps=1, read_tokens=5)
+    times.note(9.0, steps=0, read_tokens=0)
+    assert times.median_s is None
+    for seconds in (1.0, 2.0, 6.0):
+        times.note(seconds, steps=2, read_tokens=0)
+    assert times.median_s == 1.0
