@@ -42,7 +42,7 @@ class Served:
 
     def request(self, name: str, prompt: list[int], max_tokens: int, **sampling: Any) -> Any:
         """A request of the package's scheduler."""
-        asked = self.package.module("runner").Asked(self.package.module("sampling").Sampling(**sampling))
+        asked = self.package.module("runner").Choosing(self.package.module("sampling").Sampling(**sampling))
         return self.package.module("sequence").Request(name, tuple(prompt), max_tokens, asked)
 
     def scheduler(self, pages: int | None, steps: int = 1, **limits: Any) -> Any:
