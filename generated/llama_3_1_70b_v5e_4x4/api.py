@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """What clients ask for, read from the JSON of OpenAI's API: /v1/completions and /v1/chat/completions."""
 
 import secrets
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .fields import ApiError, Fields, is_integer
+from .sampling import Sampling
 from .tokenizer import Message
 
 HARMLESS = (
@@ -50,28 +51,12 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class SamplingParams:
-    """How tokens are chosen."""
-
-    temperature: float = 1.0  # 0 takes the best token
-    top_k: int = 0  # 0 is off
-    top_p: float = 1.0  # 1 is off
-    min_p: float = 0.0  # 0 is off
-    repetition: float = 1.0  # 1 is off
-    presence: float = 0.0
-    frequency: float = 0.0
-    seed: int = 0
-    logprobs: bool = False
-    constrained: bool = False
-
-
-@dataclass(frozen=True)
 class Asked:
     """A request that was read: conversations, texts or token ids to continue, each for a choice of its own."""
 
     chat: bool
     prompts: tuple[str | tuple[int, ...] | tuple[Message, ...], ...]
-    sampling: SamplingParams
+    sampling: Sampling
     max_tokens: int | None
     stops: tuple[str, ...]
     stop_ids: frozenset[int]
@@ -123,9 +108,9 @@ def _check_model(fields: Fields, rules: Rules) -> None:
         raise ApiError(f"this server has the model {rules.model} only", "model", "model_not_found", status=404)
 
 
-def _sampling(fields: Fields, logprobs: bool) -> SamplingParams:
+def _sampling(fields: Fields, logprobs: bool) -> Sampling:
     top_k, seed = fields.integer("top_k", -1, 2**31 - 1), fields.integer("seed", -(2**63), 2**63 - 1)
-    return SamplingParams(
+    return Sampling(
         temperature=fields.number("temperature", 1, 0, 2),
         top_k=max(0, top_k or 0),  # -1 is off, as 0 is
         top_p=fields.number("top_p", 1, 0, 1, above=True),

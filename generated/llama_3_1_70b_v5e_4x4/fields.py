@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The fields of a JSON object, read with checks, and refusals in the form of OpenAI's API."""
 
 import json

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Metrics for Prometheus, and the state of the service as JSON for the status page."""
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Answers on their way to a client, who may go away at any time: then what is being made for it is cancelled."""
 
 import asyncio

@@ -21,7 +21,7 @@ class Constraint(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Choosing:
     """How a request chooses its tokens."""
 
     sampling: Sampling
@@ -33,7 +33,7 @@ class Prompts:
     """Prompts that are read together, and how each goes on."""
 
     reading: Reading
-    asked: list[Asked]
+    asked: list[Choosing]
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class Runner:
         self.longest_prompt = min(config.buckets[-1], config.context - 1)
         self.chunk: int | None = None
         self.reuses_prefixes = False
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, Choosing] = {}
 
-    def begin(self, prompts: list[list[int]], samplings: list[Asked], made: list[int]) -> Prompts:
+    def begin(self, prompts: list[list[int]], samplings: list[Choosing], made: list[int]) -> Prompts:
         """A reading of up to `prompts` prompts, of which the last `made` tokens were generated."""
         told = zip(samplings, prompts, made, strict=True)
         forbidden = [self._forbidden(asked, tokens[len(tokens) - count :]) for asked, tokens, count in told]
@@ -156,7 +156,7 @@ class Runner:
     def _table(self, table: Sequence[int]) -> np.ndarray:
         return np.array([page if page < 0 else self._page(page) for page in table], np.int32)
 
-    def _forbidden(self, asked: Asked, made: Sequence[int]) -> np.ndarray | None:
+    def _forbidden(self, asked: Choosing, made: Sequence[int]) -> np.ndarray | None:
         """bool[vocab_stored]: the tokens that a sequence may not choose next; None where it may choose any."""
         if asked.constraint is None:
             return None

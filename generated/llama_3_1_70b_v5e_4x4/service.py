@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The engine thread: it alone calls the scheduler, takes requests from clients in event loops, and tells them events.
 
 Whatever happens, each request that was taken ends with an event that has a `finish`: also where it is cancelled, where

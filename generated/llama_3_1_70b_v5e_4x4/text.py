@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The text of a stream of tokens up to a stop string, told as soon as it is certain."""
 
 from collections.abc import Sequence

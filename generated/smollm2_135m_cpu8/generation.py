@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .api import Asked
+from .runner import Choosing
 from .sequence import Event, Finish, Request
 from .service import Service
 from .text import TextStream
@@ -60,7 +61,7 @@ class Generation:
     def _choice(self, nth: int, ends: frozenset[int]) -> Choice:
         asked, stop_ids = self.asked, ends | self.asked.stop_ids
         prompt = tuple(self.prompts[nth])
-        request = Request(f"{self.id}-{nth}", prompt, asked.max_tokens, asked.sampling, stop_ids)
+        request = Request(f"{self.id}-{nth}", prompt, asked.max_tokens, Choosing(asked.sampling), stop_ids)
         return Choice(request, TextStream(self.tokenizer, asked.stops))
 
     async def begin(self) -> None:

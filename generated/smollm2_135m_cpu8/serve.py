@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -34,11 +35,16 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     budget = command.add_argument("--prefill-budget", type=count, default=Limits.prefill_budget)
     budget.help = "prompt tokens read between two generate steps"
     command.add_argument("--depth", type=count, default=Limits.depth, help="generate steps on their way at a time")
+    steps = command.add_argument("--steps-per-dispatch", type=count, default=1)
+    steps.help = "generate steps that are dispatched as one program, where the host is slow (default: 1)"
     command.add_argument("--no-prefix-cache", action="store_true", help="read every prompt from its beginning")
     host_pages = command.add_argument("--host-pages", type=_whole_number(0), default=Limits.host_pages)
     host_pages.help = "pages that the prefix cache keeps in host memory"
     command.add_argument("--longest-answer", type=count, help="most tokens that a request may ask for")
     command.add_argument("--max-body", type=count, default=Options.body_bytes, help="bytes of the largest request")
+    cache = command.add_argument("--compilation-cache", type=Path, metavar="DIR")
+    cache.help = "where compiled programs are kept for the next start"
+    command.add_argument("--profile", type=Path, metavar="DIR", help="write a trace, whose scopes are plan addresses")
     drain = command.add_argument("--drain-seconds", type=count, default=30)
     drain.help = "time that answers have to end after SIGTERM (default: 30)"
 
@@ -80,6 +86,7 @@ def serve(given: argparse.Namespace, build: Callable[[], Scheduler], tokenizer: 
         access_log=False,
         log_level="warning",
         ws="none",
+        lifespan="off",
         timeout_graceful_shutdown=CLOSE_SECONDS,
     )
     service.start()
