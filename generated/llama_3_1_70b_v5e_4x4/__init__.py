@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """llama-3.1-70b-v5e-4x4 on a v5e 4x4 slice, served as plan.yaml says."""
 
 from .config import MODEL, TINY, Config

@@ -1,25 +1,33 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
-"""Command line: chat with the model, continue a prompt, or measure the steps beside the plan's prediction."""
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
+"""Command line: serve clients, chat with the model, continue a prompt, or measure the steps beside their prediction."""
 
 import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import TypeVar
 
 import jax
+from jax.sharding import Mesh
 
 from .checkpoint import CheckpointError, RandomCheckpoint, open_checkpoint
-from .config import MODEL, PREDICTED_GENERATE_MS, PREDICTED_PREFILL_MS, PREDICTED_PREFILL_TOKENS, TINY
+from .config import MODEL, PREDICTED_GENERATE_MS, PREDICTED_PREFILL_MS, PREDICTED_PREFILL_TOKENS, TINY, Config
 from .devices import is_first, open_devices, shared_line
 from .engine import Engine
 from .loading import load_weights
+from .programs import Programs
+from .runner import Runner
 from .sampling import Sampling
+from .scheduler import Scheduler
+from .serve import add_arguments, limits_of, serve
 from .sharding import CHIPS, DeviceError, make_mesh
 from .tokenizer import ByteTokenizer, Detokenizer, Message, Tokenizer, TokenizerError, load_tokenizer
+from .weights import Weights
 
 N = TypeVar("N", int, float)
 REPEATS = 10
@@ -44,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     text.add_argument("--seed", type=int, default=0, help="seed of the draws")
     whole = argparse.ArgumentParser(prog=f"python -m {__package__}", description=__doc__)
     commands = whole.add_subparsers(dest="command", required=True)
+    add_arguments(commands.add_parser("serve", parents=[common], help="answer clients of OpenAI's API over HTTP"))
     chat = commands.add_parser("chat", parents=[common, text], help="talk with the model")
     chat.add_argument("--prompt", help="one question; without it, questions are read line by line")
     generate = commands.add_parser("generate", parents=[common, text], help="continue a text")
@@ -79,7 +88,7 @@ def _number(kind: Callable[[str], N], text: str, good: Callable[[N], bool], want
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when it worked, 2 when it could not."""
     options = parser().parse_args(arguments)
-    run = {"chat": chat, "generate": generate, "bench": bench}[options.command]
+    run = {"serve": serve_clients, "chat": chat, "generate": generate, "bench": bench}[options.command]
     try:
         run(options)
     except UserErrors as error:
@@ -92,15 +101,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def start(options: argparse.Namespace) -> tuple[Engine, Tokenizer]:
     """The engine with its weights on the devices, and the tokenizer of the model."""
+    tokenizer = _tokenizer(options)
+    weights, config, mesh = _loaded(options)
+    return Engine(weights, config, mesh, tokenizer.end_ids), tokenizer
+
+
+def _tokenizer(options: argparse.Namespace) -> Tokenizer:
     if not options.tiny and options.weights is None:
         raise ValueError("give --weights PATH, or --tiny for random weights")
+    return ByteTokenizer() if options.tiny else load_tokenizer(options.weights)
+
+
+def _loaded(options: argparse.Namespace) -> tuple[Weights, Config, Mesh]:
+    """Weights on the devices, of which sizes they are, and the devices."""
     mesh = make_mesh(open_devices(options.devices == "cpu", options.coordinator, options.processes, options.process))
     if not is_first():
         sys.stdout = StringIO()  # of several processes, which all do the same, one speaks
     if options.tiny:
-        return Engine(load_weights(RandomCheckpoint(TINY), TINY, mesh), TINY, mesh), ByteTokenizer()
-    checkpoint, tokenizer = open_checkpoint(options.weights, MODEL), load_tokenizer(options.weights)
-    return Engine(load_weights(checkpoint, MODEL, mesh), MODEL, mesh, tokenizer.end_ids), tokenizer
+        return load_weights(RandomCheckpoint(TINY), TINY, mesh), TINY, mesh
+    return load_weights(open_checkpoint(options.weights, MODEL), MODEL, mesh), MODEL, mesh
+
+
+def serve_clients(options: argparse.Namespace) -> None:
+    """Answer clients until the process is told to end."""
+    tokenizer = _tokenizer(options)
+    if options.compilation_cache:
+        jax.config.update("jax_compilation_cache_dir", str(options.compilation_cache))
+    vocab = (TINY if options.tiny else MODEL).vocab
+    with jax.profiler.trace(options.profile) if options.profile else nullcontext():
+        serve(options, partial(_scheduler, options), tokenizer, vocab)
+
+
+def _scheduler(options: argparse.Namespace) -> Scheduler:
+    """A scheduler of the plan's chips, with every program compiled."""
+    programs = Programs(*_loaded(options))
+    programs.warm_up_to_serve(options.steps_per_dispatch)
+    return Scheduler(Runner(programs, options.steps_per_dispatch), limits_of(options))
 
 
 def chat(options: argparse.Namespace) -> None:

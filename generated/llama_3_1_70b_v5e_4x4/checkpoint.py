@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Checkpoints: GGUF files and safetensors under Hugging Face's names, checked whole before anything is loaded.
 
 Files are mapped into memory, so a host reads the rows and columns that its own chips hold, and no more.

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Sizes and dtypes of llama-3.1-70b-v5e-4x4, and of a tiny model under the same rules."""
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,8 @@ ACTIVATIONS = jnp.bfloat16
 KV_CACHE = jnp.bfloat16
 NORM_EPS = 1e-05
 ROPE_THETA = 500000.0
-CANDIDATES = 64  # best tokens a chip offers to the sampler, and the sampler's choice among all of them
+CANDIDATES = 63  # best tokens a chip offers to the sampler, and the sampler's choice among all of them
+TOLD = 20  # likeliest tokens of which the sampler tells the log probabilities
 QUERY_BLOCK = 128  # queries that prefill scores against all keys at a time
 KEY_BLOCK = 128  # tokens of the cache that generate reads at a time
 PREDICTED_PREFILL_TOKENS = 1024

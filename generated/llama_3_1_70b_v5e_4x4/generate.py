@@ -1,11 +1,11 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The generate step: one more token for every slot, written as what one chip does.
 
 Shapes in comments are one chip's, in logical axes: slots are all of the batch, own slots the ones whose keys and values
 the chip holds.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -17,21 +17,25 @@ from jax.sharding import PartitionSpec as P
 
 from . import attention, collectives, kv_cache, model, sampling, sharding
 from .config import Config
-from .sampling import Sampling
-from .sharding import GENERATE
+from .sampling import Chosen, Sampling
+from .sharding import GENERATE, partition
 from .weights import Layer, Weights, abstract_weights, layouts
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Slots:
-    """State of every slot, the same on all chips; each array is [slots] but for the page tables."""
+    """State of every slot; each array is [slots] but for two, and the same on all chips but for the marks."""
 
     tokens: Any  # the token to read next
     positions: Any  # its position
     live: Any  # whether the slot is in use
     sampling: Sampling
     tables: Any  # [slots, pages_per_slot] the ids of the slot's pages
+    marks: Any  # [slots, vocab] what sampling knows of each token
+
+
+LAYOUT = Slots(P(), P(), P(), P(), P(), partition(GENERATE, None, "vocab"))
 
 
 @jax.tree_util.register_dataclass
@@ -51,8 +55,9 @@ def _own_slots(config: Config, slots: Slots) -> OwnSlots:
     positions, live, tables = (collectives.own_slice(each, sharding.CACHED_SLOTS) for each in state)
     tables = kv_cache.own_pages(config, tables, tables.shape[0])
     pages, offsets = kv_cache.token_places(config, tables, positions, live)
-    lengths = jnp.where(live, positions, 0) + 1
-    return OwnSlots(lengths, tables, pages, offsets, model.rope_angles(config, positions))
+    lengths = jnp.where(live, jnp.minimum(positions, config.context - 1), 0) + 1
+    # A slot without a page reads another, and chooses what nobody uses.
+    return OwnSlots(lengths, jnp.maximum(tables, 0), pages, offsets, model.rope_angles(config, positions))
 
 
 def _project_qkv(config: Config, w: Layer, h: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -102,20 +107,30 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     return x + out
 
 
-def _next_tokens(weights: Weights, x: jax.Array, slots: Slots) -> jax.Array:
-    """int32[slots]: the token each slot chooses after `x` [slots, d_model]."""
+def _penalised(slots: Slots, logits: jax.Array) -> jax.Array:
+    """`logits` [slots, vocab] after penalties."""
+    return sampling.penalised(logits, slots.marks, slots.sampling)
+
+
+def _next_tokens(weights: Weights, x: jax.Array, slots: Slots, special: bool) -> tuple[Chosen, jax.Array]:
+    """(what each slot chooses after `x` [slots, d_model], the slots' marks)."""
     with jax.named_scope("generate.logits.norm"):
         h = model.rms_norm(x, weights.final_norm)
     with jax.named_scope("generate.logits"):
         logits = model.logits(weights, h)  # [slots, vocab]
     with jax.named_scope("generate.sampling.candidates"):
-        best, ids = sampling.candidates(logits)
+        if special:
+            slots = replace(slots, marks=sampling.marked(slots.marks, slots.tokens, slots.live))
+            logits = _penalised(slots, logits)
+        found = sampling.candidates(logits, special)
     with jax.named_scope("generate.sampling"):
-        return sampling.choose(best, ids, slots.sampling, slots.positions + 1)
+        return sampling.choose(found, slots.sampling, slots.positions + 1), slots.marks
 
 
-def _step(config: Config, weights: Weights, cache: kv_cache.Cache, slots: Slots) -> tuple[kv_cache.Cache, Slots]:
-    """(cache, slots) after one more token for every live slot."""
+def _step(
+    config: Config, special: bool, weights: Weights, cache: kv_cache.Cache, slots: Slots
+) -> tuple[kv_cache.Cache, Slots, Chosen]:
+    """(cache, slots, what they chose) after one more token for every live slot."""
     with jax.named_scope("generate.embedding.lookup"):
         x = model.embed(weights, slots.tokens)  # [slots, d_model]
         x = collectives.all_reduce(x, GENERATE.vocab)
@@ -129,31 +144,66 @@ def _step(config: Config, weights: Weights, cache: kv_cache.Cache, slots: Slots)
         return _mlp(w, x), cache
 
     x, cache = lax.fori_loop(0, config.layers, layer, (x, cache))
-    tokens = _next_tokens(weights, x, slots)
-    return cache, Slots(tokens, slots.positions + slots.live, slots.live, slots.sampling, slots.tables)
+    chosen, marks = _next_tokens(weights, x, slots, special)
+    slots = replace(slots, tokens=chosen.tokens, positions=slots.positions + slots.live, marks=marks)
+    return cache, slots, chosen
 
 
 def abstract_slots(config: Config, mesh: Mesh) -> Slots:
     """Shape, dtype and sharding of the slots' state."""
 
-    def array(dtype: Any, *of_each: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((config.batch, *of_each), dtype, sharding=NamedSharding(mesh, P()))
+    def array(dtype: Any, *of_each: int, layout: P = LAYOUT.tokens) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((config.batch, *of_each), dtype, sharding=NamedSharding(mesh, layout))
 
-    choices = Sampling(array(jnp.float32), array(jnp.int32), array(jnp.float32), array(jnp.uint32))
-    tables = array(jnp.int32, config.pages_per_slot)
-    return Slots(array(jnp.int32), array(jnp.int32), array(jnp.bool_), choices, tables)
+    return Slots(
+        array(jnp.int32),
+        array(jnp.int32),
+        array(jnp.bool_),
+        sampling.abstract_sampling(array),
+        array(jnp.int32, config.pages_per_slot),
+        array(sampling.MARKS, config.vocab_stored, layout=LAYOUT.marks),
+    )
 
 
-def lower_generate(config: Config, mesh: Mesh) -> Any:
-    """The lowered step (weights, cache, slots) -> (cache, slots); the cache is donated."""
+def empty_slots(config: Config, mesh: Mesh) -> Slots:
+    """Slots that are all free, made in place on the chips, with pages of their own."""
+    slots = abstract_slots(config, mesh)
+
+    def empty() -> Slots:
+        made: Slots = jax.tree.map(lambda array: jnp.zeros(array.shape, array.dtype), slots)
+        return replace(made, tables=jnp.asarray(kv_cache.own_tables(config)))
+
+    made: Slots = jax.jit(empty, out_shardings=jax.tree.map(lambda array: array.sharding, slots))()
+    return made
+
+
+def _steps(
+    config: Config, special: bool, steps: int, weights: Weights, cache: kv_cache.Cache, slots: Slots
+) -> tuple[kv_cache.Cache, Slots, Chosen]:
+    """(cache, slots, what they chose [steps, slots, ...]) after so many steps."""
+
+    def step(state: tuple[kv_cache.Cache, Slots], _: None) -> tuple[tuple[kv_cache.Cache, Slots], Chosen]:
+        cache, slots, chosen = _step(config, special, weights, *state)
+        return (cache, slots), chosen
+
+    (cache, slots), chosen = lax.scan(step, (cache, slots), None, length=steps)
+    return cache, slots, chosen
+
+
+def lower_generate(config: Config, mesh: Mesh, steps: int = 0, special: bool = False) -> Any:
+    """The lowered step (weights, cache, slots) -> (cache, slots, chosen); the cache and the slots are donated.
+
+    With `steps`, so many of them in one program, and what was chosen is [steps, slots, ...]. Only a `special` one heeds
+    marks and tells log probabilities.
+    """
     weights, cache = abstract_weights(config, mesh), kv_cache.abstract_cache(config, mesh)
     slots = abstract_slots(config, mesh)
     step = jax.shard_map(
-        partial(_step, config),
+        partial(_steps, config, special, steps) if steps else partial(_step, config, special),
         mesh=mesh,
-        in_specs=(layouts(weights), kv_cache.LAYOUT, P()),
-        out_specs=(kv_cache.LAYOUT, P()),
+        in_specs=(layouts(weights), kv_cache.LAYOUT, LAYOUT),
+        out_specs=(kv_cache.LAYOUT, LAYOUT, P()),
         check_vma=False,
     )
-    held = kv_cache.kept(cache), NamedSharding(mesh, P())
-    return jax.jit(step, donate_argnums=1, out_shardings=held).lower(weights, cache, slots)
+    held = kv_cache.kept(cache), jax.tree.map(lambda array: array.sharding, slots), NamedSharding(mesh, P())
+    return jax.jit(step, donate_argnums=(1, 2), out_shardings=held).lower(weights, cache, slots)

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """TPU kernels: attention over a paged cache whose tokens may lie on several chips or have scales, and its update.
 
 Each page is [page_tokens, 2 * kv_heads * head_dim]: a token's k0 v0 k1 v1 ... side by side. Scales, where values are

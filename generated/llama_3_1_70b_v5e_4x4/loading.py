@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Weights from a checkpoint onto the chips: padded, quantised and cut as the plan says.
 
 Each block of an array that chips of this host hold is read and placed by itself, so host memory holds one block of one

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Pages of the KV cache: which are free, and how many hold on to each of the others.
 
 A page id stands for `tokens_per_page` tokens of one sequence. Slots are in groups, by the chips that keep their keys

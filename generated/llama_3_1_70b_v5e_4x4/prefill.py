@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefill step: reads one prompt, written as what one chip does.
 
 The prompt is padded to a bucket of tokens. Shapes in comments are one chip's, in logical axes; own tokens are those
@@ -17,11 +17,23 @@ from jax.sharding import PartitionSpec as P
 
 from . import attention, collectives, kv_cache, model, sampling, sharding
 from .config import Config
-from .sampling import Sampling
-from .sharding import PREFILL
+from .sampling import Chosen, Sampling
+from .sharding import PREFILL, partition
 from .weights import Layer, Weights, abstract_weights, layouts
 
 Angles = tuple[jax.Array, jax.Array]
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Choice:
+    """How the first token of each prompt is chosen."""
+
+    sampling: Sampling  # arrays [prompts]
+    marks: Any  # [prompts, vocab]
+
+
+CHOICE_LAYOUT = Choice(P(), partition(PREFILL, None, "vocab"))
 
 
 @dataclass(frozen=True)
@@ -87,8 +99,8 @@ def _mlp(w: Layer, x: jax.Array) -> jax.Array:
     return x + out
 
 
-def _first_tokens(weights: Weights, x: jax.Array, lengths: jax.Array, choice: Sampling) -> jax.Array:
-    """int32[prompts]: the token after each prompt's last one, from `x` [own tokens, d_model]."""
+def _first_tokens(weights: Weights, x: jax.Array, lengths: jax.Array, choice: Choice) -> Chosen:
+    """The token [prompts] after each prompt's last one, from `x` [own tokens, d_model]."""
     with jax.named_scope("prefill.logits.last"):
         rows = lengths - 1
         rows = rows - collectives.rank(PREFILL.tokens) * x.shape[0]
@@ -100,14 +112,15 @@ def _first_tokens(weights: Weights, x: jax.Array, lengths: jax.Array, choice: Sa
     with jax.named_scope("prefill.logits"):
         logits = model.logits(weights, last)  # [prompts, vocab]
     with jax.named_scope("prefill.sampling.candidates"):
-        best, ids = sampling.candidates(logits)
+        logits = sampling.penalised(logits, choice.marks, choice.sampling)
+        found = sampling.candidates(logits, True)
     with jax.named_scope("prefill.sampling"):
-        return sampling.choose(best, ids, choice, lengths)
+        return sampling.choose(found, choice.sampling, lengths)
 
 
 def _step(
-    config: Config, weights: Weights, ids: jax.Array, lengths: jax.Array, choice: Sampling
-) -> tuple[jax.Array, jax.Array]:
+    config: Config, weights: Weights, ids: jax.Array, lengths: jax.Array, choice: Choice
+) -> tuple[Chosen, jax.Array]:
     """(first token [1], keys and values [layers, tokens, 2 * kv_heads, head_dim]) of the prompt `ids` [tokens]."""
     x = _embed(weights, ids)
     places = _places(config, ids.shape[0])
@@ -125,18 +138,21 @@ def _step(
 
 
 def lower_prefill(config: Config, mesh: Mesh, bucket: int) -> Any:
-    """The lowered step (weights, ids [bucket], length [1], sampling [1]) -> (first token [1], keys and values)."""
+    """The lowered step (weights, ids [bucket], length [1], choice [1]) -> (first token [1], keys and values)."""
 
     def whole(shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, P()))
 
     weights = abstract_weights(config, mesh)
     of_each = whole((config.prompts,), jnp.int32)
-    choice = Sampling(*(whole((config.prompts,), dtype) for dtype in (jnp.float32, jnp.int32, jnp.float32, jnp.uint32)))
+    marks = jax.ShapeDtypeStruct(
+        (config.prompts, config.vocab_stored), sampling.MARKS, sharding=NamedSharding(mesh, CHOICE_LAYOUT.marks)
+    )
+    choice = Choice(sampling.abstract_sampling(partial(whole, (config.prompts,))), marks)
     step = jax.shard_map(
         partial(_step, config.for_prefill),
         mesh=mesh,
-        in_specs=(layouts(weights), P(), P(), P()),
+        in_specs=(layouts(weights), P(), P(), CHOICE_LAYOUT),
         out_specs=(P(), kv_cache.PREFILLED_LAYOUT),
         check_vma=False,
     )

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The prefix cache: full pages of tokens that were read before, found again by the tokens themselves.
 
 Each group of slots has a trie. A node is one full page; it is found by the ids of its tokens below those of the pages

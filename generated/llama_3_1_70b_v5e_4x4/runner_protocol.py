@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """What the scheduler asks of the chips.
 
 Verbs are carried out in the order in which they are called. None waits for the chips, but for the methods of `Tokens`.

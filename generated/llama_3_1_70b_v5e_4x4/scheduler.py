@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Continuous batching: which prompts are read when, which slots and pages sequences have, and when they lose them.
 
 - **Order.** First come, first served. Where the request at the head of the queue finds no slot or too few pages, those

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Where every array of llama-3.1-70b-v5e-4x4 lives on 16 chips of a v5e 4x4 slice.
 
 The rule tables say which mesh axes cut each logical axis, major to minor; () means a copy everywhere. Weights are

@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """Text to tokens and back: the tokenizer and chat template that come with the weights."""
 
 import json
@@ -66,12 +66,17 @@ class FileTokenizer:
         """Tokens of a conversation under the model's chat template."""
         if self._template is None:
             raise TokenizerError("these weights come without a chat template; use `generate` instead of `chat`")
+        from jinja2 import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = _refuse
-        template = environment.from_string(self._template)
-        return self._ids(template.render(messages=messages, add_generation_prompt=True, **self._special))
+        try:
+            template = environment.from_string(self._template)
+            text = template.render(messages=messages, add_generation_prompt=True, **self._special)
+        except TemplateError as error:
+            raise TokenizerError(f"the chat template refuses the conversation: {error}") from error
+        return self._ids(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, without special tokens."""
@@ -86,36 +91,54 @@ def _refuse(message: str) -> None:
 
 
 class Detokenizer:
-    """Text of a stream of tokens, piece by piece; a character that several tokens share comes out whole."""
+    """Text of a stream of tokens, piece by piece; a character that several tokens share comes out whole.
 
-    LONGEST_CHARACTER = 4  # bytes, hence tokens that can share one
+    Bytes that are no whole character are decoded as marks, one for a byte at most. Those at the end are held back: the
+    next token may complete them. More than `MOST_HELD` of them cannot be part of one.
+    """
+
+    MARK = "\ufffd"
+    MOST_HELD = 8  # a decoder may give up a run of byte tokens whole, the character before the last among them
+    KEPT = 16  # tokens among which a stream that goes on without a whole character is told
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """A stream at its beginning."""
         self._tokenizer = tokenizer
-        self._before: list[int] = []  # tokens already told, kept because spacing depends on them
-        self._pending: list[int] = []
+        self._window: list[int] = []  # what is decoded: tokens already told, as spacing depends on them, and new ones
+        self._new = 0  # tokens since the text was last told whole
+        self._told = 0  # letters of the window's text
 
     def add(self, token: int) -> str:
         """The text that is certain now that `token` came."""
-        self._pending.append(token)
-        text = self._new_text()
-        if text.endswith("\ufffd") and len(self._pending) < self.LONGEST_CHARACTER:
-            return ""
-        return self._told(text)
+        self._window.append(token)
+        self._new += 1
+        text = self._tokenizer.decode(self._window)
+        held = len(text) - len(text.rstrip(self.MARK))
+        piece = self._tell(text, len(text) - (held if held <= self.MOST_HELD else 1))
+        if not held and not piece:
+            self._window.pop()  # a token without text
+            self._new -= 1
+        elif not held:
+            self._shorten(self._new, 0)
+        elif self._new > 2 * self.KEPT:
+            self._shorten(self.KEPT, len(text) - self._told)
+        return piece
 
     def finish(self) -> str:
         """What is left when the stream ends."""
-        return self._told(self._new_text())
+        text = self._tokenizer.decode(self._window)
+        return self._tell(text, len(text))
 
-    def _new_text(self) -> str:
-        told = self._tokenizer.decode(self._before)
-        return self._tokenizer.decode(self._before + self._pending)[len(told) :]
+    def _tell(self, text: str, end: int) -> str:
+        piece = text[self._told : end]
+        self._told = max(self._told, end)
+        return piece
 
-    def _told(self, text: str) -> str:
-        if self._pending:
-            self._before, self._pending = self._pending, []
-        return text
+    def _shorten(self, tokens: int, held: int) -> None:
+        """Keep so many tokens of the window, of whose text so many letters are held back."""
+        self._window = self._window[-tokens:]
+        self._new = 0 if not held else tokens
+        self._told = len(self._tokenizer.decode(self._window)) - held
 
 
 def load_tokenizer(weights: Path) -> FileTokenizer:

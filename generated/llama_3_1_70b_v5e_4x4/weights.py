@@ -1,4 +1,4 @@
-# Rendered from plan.yaml (sha256 4ce9df41). Do not edit: `shardwright render plan.yaml` overwrites this file.
+# Rendered from plan.yaml (sha256 7eb229a6). Do not edit: `shardwright render plan.yaml` overwrites this file.
 """The weights: shapes, dtypes and layouts of the stored arrays, declared once.
 
 Query heads are stored KV shard by KV shard (those of its KV heads, then zero heads up to an equal share); keys and

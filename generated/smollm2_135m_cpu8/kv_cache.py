@@ -72,7 +72,7 @@ def kept(cache: Cache) -> Any:
 
 
 def abstract_prefilled(config: Config, mesh: Mesh, bucket: int) -> jax.ShapeDtypeStruct:
-    """Shape, dtype and sharding of what prefill hands over, [layers, prompts * tokens, 2 * kv_heads, head_dim]."""
+    """Shape, dtype and sharding of what prefill leaves, [layers, prompts * tokens, 2 * kv_heads, head_dim]."""
     shape = (config.layers, config.prompts * bucket, 2 * len(config.read_kv_heads), config.head_dim)
     return jax.ShapeDtypeStruct(shape, PREFILLED, sharding=NamedSharding(mesh, PREFILLED_LAYOUT))
 
@@ -137,14 +137,26 @@ def write_tokens(cache: Cache, pages: jax.Array, offsets: jax.Array, kv: jax.Arr
     return Cache(cache.pages.at[pages, offsets].set(values))
 
 
-def _write_block(cache: Cache, page: jax.Array, offset: jax.Array, kv: jax.Array) -> Cache:
-    """`cache` with `kv` [tokens, 2 * kv_heads, head_dim] in one page, from `offset` on."""
-    values = kv.astype(cache.pages.dtype).reshape(1, kv.shape[0], *kv.shape[1:])
-    return Cache(lax.dynamic_update_slice(cache.pages, values, (page, offset, 0, 0)))
+def _packed(kv: jax.Array) -> Cache:
+    """`kv` [tokens, 2 * kv_heads, head_dim] as one page of the cache would have its tokens."""
+    return Cache(kv.astype(KV_CACHE))
+
+
+def _write_block(cache: Cache, page: jax.Array, offset: jax.Array, block: Cache) -> Cache:
+    """`cache` with a packed `block` of tokens in one page, from `offset` on."""
+    at = page, offset, 0, 0
+    return Cache(lax.dynamic_update_slice(cache.pages, block.pages[None], at))
 
 
 def _insert(
-    config: Config, bucket: int, cache: Cache, kv: jax.Array, prompt: jax.Array, table: jax.Array, length: jax.Array
+    config: Config,
+    bucket: int,
+    cache: Cache,
+    kv: jax.Array,
+    prompt: jax.Array,
+    table: jax.Array,
+    begin: jax.Array,
+    length: jax.Array,
 ) -> Cache:
     slots = config.batch // collectives.ways(sharding.CACHED_SLOTS)
     table = own_pages(config, table, slots)
@@ -154,19 +166,19 @@ def _insert(
 
     def write(index: jax.Array, cache: Cache) -> Cache:
         layer, first = index // blocks, index % blocks * tokens
-        page, offset = token_places(config, table, first, first < length)
+        page, offset = token_places(config, table, first, (begin <= first) & (first < length))
         at = (layer, prompt * (kv.shape[1] // config.prompts) + first, 0, 0)
         block = lax.dynamic_slice(kv, at, (1, tokens, *kv.shape[2:]))[0]
-        return _write_block(cache, layer * pages + page, offset, block)
+        return _write_block(cache, layer * pages + page, offset, _packed(block))
 
     written: Cache = lax.fori_loop(0, config.layers * blocks, write, cache)
     return written
 
 
 def lower_insert(config: Config, mesh: Mesh, bucket: int) -> Any:
-    """The lowered step (cache, kv of prompts, nth prompt, its page table [pages_per_slot], its length) -> cache.
+    """The lowered step (cache, kv of prompts, nth prompt, its page table [pages_per_slot], begin, length) -> cache.
 
-    The cache is donated. It needs no collective.
+    Positions from `begin` to the prompt's length are written. The cache is donated. It needs no collective.
     """
 
     def whole(*shape: int) -> jax.ShapeDtypeStruct:
@@ -175,10 +187,11 @@ def lower_insert(config: Config, mesh: Mesh, bucket: int) -> Any:
     step = jax.shard_map(
         partial(_insert, config, bucket),
         mesh=mesh,
-        in_specs=(LAYOUT, PREFILLED_LAYOUT, P(), P(), P()),
+        in_specs=(LAYOUT, PREFILLED_LAYOUT, P(), P(), P(), P()),
         out_specs=LAYOUT,
         check_vma=False,
     )
-    cache, kv = abstract_cache(config, mesh), abstract_prefilled(config, mesh, bucket)
+    cache = abstract_cache(config, mesh)
     jitted = jax.jit(step, donate_argnums=0, out_shardings=kept(cache))
-    return jitted.lower(cache, kv, whole(), whole(config.pages_per_slot), whole())
+    kv = abstract_prefilled(config, mesh, bucket)
+    return jitted.lower(cache, kv, whole(), whole(config.pages_per_slot), whole(), whole())

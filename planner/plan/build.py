@@ -197,6 +197,7 @@ STEP_ORDER = (
     "sampling",
     "step",
     "pipeline",
+    "insert",
 )
 
 

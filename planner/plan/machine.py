@@ -40,9 +40,8 @@ def machine_of(plan: Plan) -> Machine:
     """The chips and links of a plan, with the catalogue's constants."""
     machine_chip, spec = chip(plan.chip), resolved_spec(plan)
     mesh = tuple(MeshAxis(**_fields(axis)) for axis in plan.mesh.axes)
-    return Machine(
-        machine_chip, stack(spec.hardware.stack), parse_slice(machine_chip, plan.slice), mesh, sizes_of(spec)
-    )
+    slice_, apart = parse_slice(machine_chip, plan.slice), plan.pool is not None
+    return Machine(machine_chip, stack(spec.hardware.stack), slice_, mesh, sizes_of(spec), apart)
 
 
 def prefill_machine_of(plan: Plan) -> Machine:

@@ -284,7 +284,7 @@ class Plan(Record):
 
     def at(self, phase: str) -> "Plan":
         """The plan with slice, mesh, padding and HBM of the slices that a phase runs on."""
-        if self.pool is None or phase != "prefill":
+        if self.pool is None or phase not in ("prefill", "hand_over"):
             return self
         return self.model_copy(update=dict(self.pool))
 

@@ -85,7 +85,7 @@ def apart_of(spec: Spec, problem: Problem, slices: list[Slice], machine_chip: Ch
         for mesh in meshes(slice_):
             for pipeline in pipelines(mesh, sizes):
                 staged = pipeline.staged(mesh) if pipeline else mesh
-                machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, staged, sizes)
+                machine = Machine(machine_chip, stack(spec.hardware.stack), slice_, staged, sizes, apart=True)
                 pricer = Pricer(machine, load, allowed_by(spec.pins, pieces_of(staged)))
                 pricers.setdefault(str(slice_), []).append(PoolPricer(pricer, pipeline))
     largest = None if problem.arrivals else max(each.chips for each in slices)

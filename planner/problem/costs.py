@@ -17,6 +17,7 @@ from planner.problem.planned import (
     generate_attention,
     generate_mlp,
     generate_vocab,
+    insertion,
     prefill_attention,
     prefill_mlp,
     prefill_vocab,
@@ -86,6 +87,7 @@ PART_OF = {
     "sampling.candidates": "sampling",
     "sampling.tokens": "sampling",
     "pipeline.rows": "pipeline",
+    "insert.kv_prompt": "insert",
 }
 
 
@@ -162,6 +164,11 @@ def prefill_attention_work(
     count, step = steps_of(tokens, chunk)
     planned = repeated(prefill_attention(stored, rules, step, machine.program, prompts), count)
     return Work("prefill", prefill_attention_parts(stored, rules, tokens, machine, prompts, chunk), planned)
+
+
+def insertion_work(stored: GenerateRules, rules: PrefillRules, tokens: int, machine: Machine, prompts: int = 1) -> Work:
+    """What brings `prompts` of `tokens` each to where they are inserted, once they are read; nothing hides it."""
+    return Work("prefill", {}, insertion(stored, rules, tokens, machine.program, prompts), hides=False)
 
 
 def generate_mlp_work(rules: GenerateRules, batch: int, machine: Machine) -> Work:
@@ -297,7 +304,7 @@ def generate_work(
 
 
 def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int, chunk: int | None = None) -> list[Work]:
-    """The blocks of the prefill of `prompts` of `tokens` each, all chunks together."""
+    """The blocks of the prefill of `prompts` of `tokens` each, all chunks together, and their insertion."""
     found = {
         "attention": lambda: prefill_attention_work(
             rules.read("attention"), rules.prefill, tokens, machine, prompts, chunk
@@ -306,7 +313,8 @@ def prefill_works(rules: Rules, tokens: int, machine: Machine, prompts: int, chu
         "experts": lambda: prefill_experts_work(rules.read("experts"), rules.prefill, tokens, machine, prompts, chunk),
         "vocab": lambda: prefill_vocab_work(rules.prefill, tokens, machine, prompts, chunk),
     }
-    return [found[name]() for name in machine.sizes.blocks]
+    inserted = insertion_work(rules.read("attention"), rules.prefill, tokens, machine, prompts)
+    return [*(found[name]() for name in machine.sizes.blocks), inserted]
 
 
 def binds(parts: Parts, machine: Machine) -> str:

@@ -93,6 +93,10 @@ BETWEEN_STAGES = ("pipeline", ("pipeline.rows",))
 """The part that hands the residual stream from one pipeline stage to the next, where there are any."""
 
 
+TO_INSERT = ("insert", ("insert.kv_prompt",))
+"""The part that brings prompts that were read to where they are inserted, where that takes collectives."""
+
+
 def step_graph(
     phase: str, planned: Iterable[str], blocks: Sequence[str] = DENSE, weights: Container[str] = WEIGHTS_OF_HEADS
 ) -> StepGraph:
@@ -115,6 +119,11 @@ def step_graph(
             last, f"{phase}.{BETWEEN_STAGES[0]}", carries="residual stream", collectives=here(BETWEEN_STAGES[1])
         )
         graph.add_edge(f"{phase}.{BETWEEN_STAGES[0]}", f"{phase}.logits", carries="residual stream", collectives=())
+    if here(TO_INSERT[1]):
+        graph.add_node(f"{phase}.{TO_INSERT[0]}", kind="part")
+        graph.add_edge(
+            f"{phase}.sampling", f"{phase}.{TO_INSERT[0]}", carries="keys, values", collectives=here(TO_INSERT[1])
+        )
     for source, target, names in WEIGHTS:
         block, _, name = source.partition(".")
         if block in blocks and (block != "attention" or name in weights):

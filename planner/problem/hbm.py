@@ -75,14 +75,14 @@ def prefill_attention_bytes(
 ) -> int:
     """What prefill holds for attention: what all layers cache, q and o, one layer's keys, values, gathered weights.
 
-    What is cached is that of all prompts, whole: a chunk attends to its prefix there. Latents are expanded of the
-    chip's own prompts.
+    What is cached is that of the chip's own prompts, whole: a chunk attends to its prefix there, and latents are
+    expanded of it.
     """
     heads, steps = sizes.heads(stored, ways), steps_of(tokens, chunk)
     q_heads, kv_heads = heads.q_padded // ways(rules.q_heads), heads.kv_padded // ways(rules.kv_heads)
     own, whole = without(rules.tokens, rules.q_heads), prompts * steps.tokens
     apart = prompts / ways(prompt_axes(own, prompts, ways))
-    kept = prompts * sizes.attended(steps.read) * sizes.stored_token(kv_heads) * sizes.prefilled_bytes
+    kept = apart * sizes.attended(steps.read) * sizes.stored_token(kv_heads) * sizes.prefilled_bytes
     live = prefill_live(q_heads, kv_heads, whole / ways(own), apart * steps.read, sizes) * sizes.activation_bytes
     gathered = 0.0
     if without(stored.q_heads + stored.d_model, rules.q_heads + rules.d_model):

@@ -32,6 +32,8 @@ class Machine:
     slice: Slice
     mesh: Mesh
     sizes: Sizes
+    apart: bool = False
+    """Whether prefill and generate have slices of their own."""
     remembered: dict[object, dict[str, Roofline]] = field(default_factory=dict, init=False, compare=False, repr=False)
     """Parts of steps that many layouts have in common, by what one chip does."""
     _seconds: dict[CollectiveKey, float] = field(default_factory=dict, init=False, compare=False, repr=False)
@@ -46,7 +48,7 @@ class Machine:
     @cached_property
     def program(self) -> Program:
         """What the collectives of a step depend on besides rule tables."""
-        return Program(self.sizes, self.ways, TPU_SCATTER_ROWS if self.chip.kind == "tpu" else 1)
+        return Program(self.sizes, self.ways, TPU_SCATTER_ROWS if self.chip.kind == "tpu" else 1, self.apart)
 
     def seconds(self, planned: Collective) -> float:
         """Seconds of one execution of a planned collective."""

@@ -29,14 +29,18 @@ from planner.problem.rules import (
     common,
     exchanged_batch,
     padded_width,
+    prompt_axes,
     scattered_batch,
     without,
 )
-from planner.problem.sizes import CANDIDATES
+from planner.problem.sizes import CANDIDATES, TOLD
 
 CANDIDATE_BYTES = 8
-TOKEN_BYTES = 4
+TOKEN_BYTES = 4 * (2 + 2 * TOLD)
+"""A token, its log probability, and those of the likeliest ones."""
 ONE_GATHER_CHIPS = 16
+INSERTION = "prefill.insert."
+"""How addresses of collectives begin that are not of the program that reads prompts, but of the one after it."""
 
 
 def generate_attention(rules: GenerateRules, batch: int, program: Program) -> Iterator[Collective]:
@@ -132,7 +136,7 @@ def generate_vocab(rules: GenerateRules, batch: int, program: Program) -> Iterat
 def candidates(phase: str, vocab: Axes, rows: int, program: Program) -> Iterator[Collective]:
     """The best candidates of every part of the vocabulary, brought together: in one gather while chips are few."""
     sizes, ways = program.sizes, program.ways
-    offered = min(CANDIDATES, sizes.padded_vocab(ways(vocab)) // ways(vocab))
+    offered = min(CANDIDATES, sizes.padded_vocab(ways(vocab)) // ways(vocab)) + 1  # and the sum of all
     gathered = ways(vocab) * rows * offered * CANDIDATE_BYTES
     if ways(vocab) > ONE_GATHER_CHIPS:
         yield from gathers(f"{phase}.sampling.candidates", vocab, gathered, 1, ways)
@@ -161,13 +165,36 @@ def prefill_attention(
     yield from program.gathered[stored, rules]
     yield from row_reduction("prefill.attention.q", rules.d_model, (), rows, q_bytes, layers, program)
     yield from all_reduce("prefill.attention.kv", rules.d_model, rows * kv_bytes, layers, ways)
-    # Also over axes that cut whole prompts: what prefill hands over is whole on every axis but those of KV heads.
-    yield from gathers("prefill.attention.kv_tokens", own, whole * kv_bytes, layers, ways)
+    apart = prompt_axes(own, prompts, ways)
+    gathered_rows = whole // ways(apart)
+    yield from gathers("prefill.attention.kv_tokens", without(own, apart), gathered_rows * kv_bytes, layers, ways)
     o_bytes = q_heads * sizes.out_dim * element
     yield from gathers("prefill.attention.o_tokens", rules.d_model, rows * o_bytes, layers, ways)
     out_bytes = residual_bytes(1, rules, program)
     rest = without(rules.q_heads, sequence)
     yield from row_reduction("prefill.attention.out", sequence, rest, rows, out_bytes, layers, program)
+
+
+def insertion(
+    stored: GenerateRules, rules: PrefillRules, tokens: int, program: Program, prompts: int = 1
+) -> Iterator[Collective]:
+    """Collectives that bring each of `prompts`, one at a time and layer by layer, from the chips that read it to those
+    that take it: its keys and values to all chips of the axes that cut whole prompts.
+
+    Where prefill has slices of its own, each of those chips gets a part of the tokens, and sends it on.
+    """
+    sizes, ways = program.sizes, program.ways
+    apart = prompt_axes(without(rules.tokens, rules.q_heads), prompts, ways)
+    if ways(apart) == 1:
+        return
+    kv_heads = sizes.heads(stored, ways).kv_padded // ways(rules.kv_heads)
+    row_bytes = sizes.kv_made(kv_heads) * sizes.prefilled_bytes
+    for kind in sizes.kinds:
+        rows, count = int(kind.context(tokens)), prompts * kind.layers
+        if program.apart:
+            yield from row_reduction("prefill.insert.kv_prompt", apart, (), rows, row_bytes, count, program)
+        else:
+            yield from all_reduce("prefill.insert.kv_prompt", apart, rows * row_bytes, count, ways)
 
 
 def attention_weights(
@@ -238,13 +265,15 @@ def generate_step(rules: GenerateRules, batch: int, program: Program) -> list[Co
 def prefill_step(
     rules: Rules, tokens: int, program: Program, prompts: int = 1, chunk: int | None = None
 ) -> list[Collective]:
-    """Collectives of the prefill of `prompts` of `tokens` each, all chunks together, in the order of a step."""
-    count, tokens = steps_of(tokens, chunk)
-    first, last = split_vocab(prefill_vocab(rules.prefill, tokens, program, prompts))
-    attention = prefill_attention(rules.read("attention"), rules.prefill, tokens, program, prompts)
-    mlp = prefill_mlp(rules.read("mlp"), rules.prefill, tokens, program, prompts)
-    experts = prefill_experts(rules.read("experts"), rules.prefill, tokens, program, prompts)
-    return [*repeated([*first, *attention, *mlp, *experts, *last], count)]
+    """Collectives of the prefill of `prompts` of `tokens` each, all chunks together, in the order of a step, and those
+    of their insertion."""
+    count, step = steps_of(tokens, chunk)
+    first, last = split_vocab(prefill_vocab(rules.prefill, step, program, prompts))
+    attention = prefill_attention(rules.read("attention"), rules.prefill, step, program, prompts)
+    mlp = prefill_mlp(rules.read("mlp"), rules.prefill, step, program, prompts)
+    experts = prefill_experts(rules.read("experts"), rules.prefill, step, program, prompts)
+    inserted = insertion(rules.read("attention"), rules.prefill, tokens, program, prompts)
+    return [*repeated([*first, *attention, *mlp, *experts, *last], count), *inserted]
 
 
 def split_vocab(found: Iterable[Collective]) -> tuple[list[Collective], list[Collective]]:

@@ -36,6 +36,8 @@ class Program:
     ways: Ways
     min_scatter_rows: int
     """A reduce-scatter whose shard has fewer rows compiles to an all-reduce on TPU, and is planned as one."""
+    apart: bool = False
+    """Whether prefill has slices of its own, which hand prompts over to others."""
     gathered: dict[tuple[GenerateRules, PrefillRules], tuple[Collective, ...]] = field(
         default_factory=dict, compare=False, repr=False
     )

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from planner.spec import Spec
     from planner.spec.model import Model
 
-CANDIDATES = 64
+CANDIDATES, TOLD = 63, 20
+"""Best tokens that a chip offers, and likeliest ones of which sampling tells the log probabilities."""
 
 
 class Mlps(NamedTuple):

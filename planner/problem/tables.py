@@ -302,10 +302,13 @@ class Pricer:
     def prefill(
         self, name: str, stored: GenerateRules, rules: PrefillRules, prompts: int, chunk: int | None
     ) -> tuple[float, int]:
-        """Seconds of the prefill of a block, all chunks together, and the bytes per chip that it holds meanwhile."""
+        """Seconds of the prefill of a block, all chunks together, and the bytes per chip that it holds meanwhile; with
+        attention also the insertion of the prompts."""
         machine, load = self.machine, self.load
-        sizes, ways, read = machine.sizes, machine.ways, (prompts, chunk)
+        sizes, ways, read, inserted_s = machine.sizes, machine.ways, (prompts, chunk), 0.0
         if name == "attention":
+            if prompts > 1:
+                inserted_s = seconds_of(costs.insertion_work(stored, rules, load.prompt, machine, prompts), machine)
             work = costs.prefill_attention_work(stored, rules, load.prompt, machine, *read)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, *read)
         elif name == "mlp":
@@ -317,7 +320,7 @@ class Pricer:
         else:
             work = costs.prefill_vocab_work(rules, load.prompt, machine, *read)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, *read)
-        return seconds_of(work, machine), held
+        return seconds_of(work, machine) + inserted_s, held
 
 
 def as_read(stored: Roles) -> Roles:

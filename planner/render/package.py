@@ -74,7 +74,9 @@ def render_package(plan: Plan, overlay: Path | None = None) -> dict[str, str]:
     text = plan_to_yaml(plan)
     view = package_view(plan, hashlib.sha256(text.encode()).hexdigest())
     jinja = environment(overlay)
-    files = {name.removesuffix(".j2"): _render(jinja, name, view) for name in jinja.list_templates(extensions=["j2"])}
+    rendered = {name: _render(jinja, name, view) for name in jinja.list_templates(extensions=["j2"])}
+    # Some files are for some plans only, and empty in others.
+    files = {name.removesuffix(".j2"): text for name, text in rendered.items() if text.strip()}
     modules = {_module(name): files.pop(name) for name in list(files) if name.endswith(".py")}
     files |= {f"{name.replace('.', '/')}.py": source for name, source in shake(modules, HELPERS).items()}
     return dict(sorted((files | {PLAN_FILE: text}).items()))

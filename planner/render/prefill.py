@@ -1,6 +1,6 @@
 """What the prefill step of a package does, derived from its rule table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cost_models.chips import chip
@@ -75,9 +75,14 @@ def keeping_of(plan: Plan, shape: Shape) -> Keeping:
 
 @dataclass(frozen=True)
 class PrefillView:
-    """The prefill step: its table, and what follows from it."""
+    """The prefill step: its table, and what follows from it.
+
+    `hands_over`: whether slices of their own give prompts that were read together to others, one at a time.
+    """
 
     rules: PrefillRules
+    programs: tuple[str, ...]
+    reuses: bool
     prompts: int
     step_ms: str
     binds: str
@@ -86,6 +91,7 @@ class PrefillView:
     own_tokens: Axes
     prompt_axes: Axes
     own_prompts: int
+    hands_over: bool
     copied: tuple[str, ...]
     within_kv: Axes
     keeping: Keeping
@@ -113,7 +119,12 @@ class PrefillView:
     @property
     def selects_prompts(self) -> bool:
         """Whether attention has to tell several prompts apart, or to find one among several."""
-        return self.prompts > 1 if self.chunk else self.own_prompts > 1
+        return self.own_prompts > 1
+
+    @property
+    def prompts_of_a_chip(self) -> str:
+        """The prompts whose keys and values a chip has, as the package counts them."""
+        return "config.prompts" + (" // collectives.ways(sharding.PROMPTS)" if self.prompt_axes else "")
 
     @property
     def prompt_tokens(self) -> Axes:
@@ -122,11 +133,10 @@ class PrefillView:
 
     @property
     def gathered_with_keys(self) -> str:
-        """The group over which keys and values are gathered before attention; those of other prompts come after it,
-        but for chunks, which find all keys and values in one array."""
-        if self.chunk or not self.prompt_axes:
-            return "OWN_TOKENS" if self.own_tokens else ""
-        return "PROMPT_TOKENS" if self.prompt_tokens else ""
+        """The group over which the keys and values of a chip's own prompts are gathered."""
+        if not self.prompt_tokens:
+            return ""
+        return "PROMPT_TOKENS" if self.prompt_axes else "OWN_TOKENS"
 
     @property
     def attend(self) -> str:
@@ -172,6 +182,8 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
     seen = q_heads if picks else kv_heads
     return PrefillView(
         rules=rules,
+        programs=tuple(_programs(plan)),
+        reuses=reuses_prefixes(plan, keeping),
         step_ms=milliseconds(plan.prefill.step_s),
         binds=plan.prefill.binds,
         tokens=plan.prefill.tokens,
@@ -180,6 +192,7 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         own_tokens=own,
         prompt_axes=apart,
         own_prompts=prompts // ways(apart, sizes),
+        hands_over=plan.pool is not None and prompts > 1,
         copied=tuple(sorted(plan.prefill.copies or ())),
         within_kv=without(stored.q_heads, stored.kv_heads),
         keeping=keeping,
@@ -203,6 +216,24 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         picks_kv_heads=picks,
         kernel=kernel_of(plan, model, picks, seen, ways(own + rules.d_model, sizes)),
     )
+
+
+def reuses_prefixes(plan: Plan, keeping: Keeping) -> bool:
+    """Whether reading may go on behind pages of the cache: heads must lie in it as prefill has them."""
+    copied = plan.prefill.copies and "attention" in plan.prefill.copies
+    return bool(plan.prefill.chunk) and not (plan.pool or copied or keeping.pads or keeping.cuts)
+
+
+def _programs(plan: Plan) -> Iterator[str]:
+    """Programs that are compiled for each bucket of prompts."""
+    yield "prefill"
+    if plan.pool is not None and plan.prefill.prompts > 1:
+        yield "hand_over"
+    yield "insert"
+    if plan.prefill.chunk:
+        yield "empty"
+    if plan.prefill.stages:
+        yield "idle"
 
 
 def pads_within_shards(read: ReadSizes, shape: Shape) -> bool:

@@ -140,7 +140,7 @@ def totals(plan: Plan, memories: Mapping[Step, Memory], native: bool) -> tuple[M
     """What the chips of a plan hold at most, those of each slice by themselves."""
     if plan.pool is None:
         return total_lines(memories, plan.hbm, native)
-    here = {step: memory for step, memory in memories.items() if step.phase != "prefill"}
+    here = {step: memory for step, memory in memories.items() if step.phase not in ("prefill", "hand_over")}
     return (*total_lines(here, plan.hbm, native), *pool_lines(memories, plan.pool.hbm, native))
 
 
@@ -179,7 +179,10 @@ def faults(module: Module, program: Program) -> Iterator[str]:
 def notes(module: Module, found: Sequence[Transfer], step: Step, runs: int, expected: Expected | None) -> Iterator[str]:
     """What a reader should know of how a program was counted, and which of its instructions look slow."""
     if runs > 1:
-        yield f"the program runs {runs} times for a prompt, once for each chunk or stage, and is counted so"
+        often = (
+            "a prompt, once for each chunk or stage" if step.phase == "prefill" else "a prefill, once for each prompt"
+        )
+        yield f"the program runs {runs} times for {often}, and is counted so"
     for spelling in sorted({each.spelling for each in found if each.spelling}):
         count = sum(each.spelling == spelling for each in found)
         yield f"{counted(count, 'collective')} spelled as {spelling}: the same transfer, counted as planned"

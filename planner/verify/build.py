@@ -1,4 +1,4 @@
-"""Plan -> the compiled programs of its package: prefill and insert of each bucket, and generate.
+"""Plan -> the compiled programs of its package: prefill, hand-over and insert of each bucket, and generate.
 
 Nothing runs: TPU programs are compiled for the devices of a topology, without a chip; all others for virtual CPU
 devices.
@@ -35,18 +35,24 @@ __all__ = [
     "refusal",
 ]
 
-Phase = Literal["prefill", "insert", "generate"]
+Phase = Literal["prefill", "hand_over", "insert", "generate"]
 Progress = Callable[[str], AbstractContextManager[None]]
 Formats = Mapping[str, Any]
 """Name of an array -> how it lies on the chips: jax's layout and sharding."""
 
 GIVEN: dict[Phase, tuple[str, ...]] = {
     "prefill": ("weights",),
+    "hand_over": ("kv",),
     "insert": ("cache", "kv"),
     "generate": ("weights", "cache", "slots"),
 }
 """What the first arguments of each phase are, and below its results: arrays that go from one program to the next."""
-MADE: dict[Phase, tuple[str, ...]] = {"prefill": ("tokens", "kv"), "insert": ("cache",), "generate": ("cache", "slots")}
+MADE: dict[Phase, tuple[str, ...]] = {
+    "prefill": ("chosen", "kv"),
+    "hand_over": ("handed",),
+    "insert": ("cache",),
+    "generate": ("cache", "slots", "chosen"),
+}
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class Step:
     @property
     def name(self) -> str:
         """As people read it: `prefill 1024`."""
-        return self.phase if self.bucket is None else f"{self.phase} {self.bucket}"
+        phase = self.phase.replace("_", "-")
+        return phase if self.bucket is None else f"{phase} {self.bucket}"
 
 
 @dataclass(frozen=True)
@@ -100,8 +107,9 @@ def steps_of(plan: Plan, buckets: Sequence[int] | None = None) -> list[Step]:
     """The steps of a plan's package, those of some of its buckets or of all: the planned one first."""
     wanted = plan.prefill.buckets if buckets is None else buckets
     ordered = sorted(wanted, key=lambda bucket: (bucket != plan.prefill.tokens, bucket))
-    pairs = (Step(phase, bucket) for bucket in ordered for phase in ("prefill", "insert"))
-    return [*pairs, Step("generate")]
+    hands_over = plan.pool is not None and plan.prefill.prompts > 1
+    phases: tuple[Phase, ...] = ("prefill", "hand_over", "insert") if hands_over else ("prefill", "insert")
+    return [*(Step(phase, bucket) for bucket in ordered for phase in phases), Step("generate")]
 
 
 def compiled_programs(
@@ -121,7 +129,7 @@ def compiled_programs(
             given["prefill weights"] = plan.pool.hbm.weights
         for step in steps_of(plan, buckets):
             with progress(f"compiling {step.name} for {where}"):
-                mesh = prefill if step.phase == "prefill" else generate
+                mesh = prefill if step.phase in ("prefill", "hand_over") else generate
                 program = compiled(step, lowering(package, mesh, step))
             programs.append(replace(program, given=given_to(step, given)))
         return programs
@@ -137,10 +145,9 @@ def given_to(step: Step, given: Mapping[str, int]) -> dict[str, int]:
 
 def lowering(package: ModuleType, mesh: Any, step: Step) -> Callable[[], Any]:
     """What lowers a step of a package."""
-    if step.phase == "generate":
-        return lambda: package.lower_generate(package.MODEL, mesh)
-    lower = package.lower_prefill if step.phase == "prefill" else package.lower_insert
-    return lambda: lower(package.MODEL, mesh, step.bucket)
+    lower = getattr(package, f"lower_{step.phase}")
+    given = (package.MODEL, mesh) if step.bucket is None else (package.MODEL, mesh, step.bucket)
+    return lambda: lower(*given)
 
 
 def given_bytes(package: ModuleType, mesh: Any) -> dict[str, int]:

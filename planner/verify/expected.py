@@ -9,6 +9,7 @@ from planner.plan.chosen import Chosen, chosen_of
 from planner.plan.schema import Collective, Plan
 from planner.problem.chunks import steps_of
 from planner.problem.costs import PART_OF, Parts
+from planner.problem.planned import INSERTION
 from planner.verify.build import Step
 from planner.verify.traffic import COLLECTIVES, ELSEWHERE, Pages
 
@@ -25,12 +26,19 @@ class Expected:
         return chosen_of(self.plan)
 
     def collectives(self, step: Step) -> tuple[Collective, ...]:
-        """The collectives of a step; handing a prompt's keys and values to the cache needs none."""
-        if step.phase == "insert":
-            return ()
+        """The collectives of a step; of a prefill without those that bring its prompts to where they are inserted."""
         if step.phase == "generate":
             return self.plan.generate.collectives
-        if step.bucket is None or step.bucket == self.plan.prefill.tokens:
+        found = self.of_prefill(step.bucket)
+        if step.phase == "prefill":
+            return tuple(each for each in found if not each.address.startswith(INSERTION))
+        if step.phase == "insert" and self.plan.pool is not None:
+            return ()
+        return tuple(each for each in found if each.address.startswith(INSERTION))
+
+    def of_prefill(self, bucket: int | None) -> tuple[Collective, ...]:
+        """The collectives of prompts of a bucket, until all are inserted."""
+        if bucket is None or bucket == self.plan.prefill.tokens:
             return self.plan.prefill.collectives
         reads = self.chosen.reads
         return tuple(
@@ -42,20 +50,21 @@ class Expected:
                 count=each.repeats,
                 seconds=each.repeats * reads.collective_s(each),
             )
-            for each in self.chosen.prefill_collectives(step.bucket)
+            for each in self.chosen.prefill_collectives(bucket)
         )
 
     def runs(self, step: Step) -> int:
-        """How often the program of a step runs for a prompt: once for each chunk of its bucket, once for each stage."""
+        """How often the program of a step runs for what its collectives are planned for: prefill once for each chunk of
+        the bucket and once for each stage, what brings a prompt elsewhere once for each prompt and stage."""
         prefill = self.plan.prefill
-        if step.phase != "prefill":
-            return 1
-        chunks = steps_of(step.bucket or prefill.tokens, prefill.chunk).number
-        return chunks * (prefill.stages.count if prefill.stages else 1)
+        stages = prefill.stages.count if prefill.stages else 1
+        if step.phase == "prefill":
+            return stages * steps_of(step.bucket or prefill.tokens, prefill.chunk).number
+        return prefill.prompts * stages if step.phase != "generate" and self.collectives(step) else 1
 
     def hbm_bytes(self, step: Step) -> dict[str, int]:
-        """HBM bytes of each part of a step; nothing of an insert, which is not priced."""
-        if step.phase == "insert":
+        """HBM bytes of each part of a step; nothing of an insert, of which only collectives are priced."""
+        if step.phase in ("hand_over", "insert"):
             return {}
         if step.phase == "generate":
             return read_bytes(self.chosen.generate_parts(), self.chosen)

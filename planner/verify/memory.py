@@ -63,8 +63,11 @@ def total_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tupl
 
 def pool_lines(memories: Mapping[Step, Memory], hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
     """The same of a chip that only reads prompts."""
-    reading = [memory.arguments + memory.added for step, memory in memories.items() if step.phase == "prefill"]
-    return _against(hbm, "reading prompts", max(reading), native) if reading else ()
+    weights = max((memory.arguments for step, memory in memories.items() if step.phase == "prefill"), default=0)
+    handing = {step: weights + memory.arguments for step, memory in memories.items() if step.phase == "hand_over"}
+    reading = {step: memory.arguments for step, memory in memories.items() if step.phase == "prefill"} | handing
+    held = [given + memories[step].added for step, given in reading.items()]
+    return _against(hbm, "reading prompts", max(held), native) if held else ()
 
 
 def _against(hbm: Hbm, doing: str, found: int, native: bool) -> tuple[MemoryLine, ...]:

@@ -1,11 +1,11 @@
-"""A package executed on virtual CPU devices, beside the same model on one device: logits of prompts, then 16 tokens.
+"""A package executed on virtual CPU devices, beside its model on one device: what may follow prompts, then 16 tokens.
 
 Both compute in float32 from the same random weights, so that layouts may change numbers by rounding only. What a plan
 quantises stays quantised.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from importlib import import_module
 from io import StringIO
@@ -22,8 +22,8 @@ Size = Literal["tiny", "full"]
 
 STEPS = 16
 PROMPTS = 3
-LOGITS = 8
-"""Best logits that are compared after each prompt."""
+TOLD = 8
+"""Likeliest tokens whose log probabilities are compared after each prompt."""
 TOLERANCE = 1e-3
 SAME = (
     *("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab"),
@@ -35,22 +35,22 @@ STORED = {"d_ff_stored": "d_ff", "q_heads_stored": "q_heads", "kv_heads_stored":
 
 @dataclass(frozen=True)
 class Ran:
-    """What the chips of a plan computed against one device: the largest difference of a logit, and what differs."""
+    """What the chips of a plan computed against one device: the largest difference of a log probability, and others."""
 
     size: Size
     devices: int
     prompts: int
     steps: int
-    logits_within: float
+    logprobs_within: float
     differences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """What one package computed: for each prompt its best tokens and their logits, and the tokens generated after."""
+    """What one package computed: for each prompt its likeliest tokens with log probabilities, and those generated."""
 
     best: list[list[int]]
-    logits: list[list[float]]
+    logprobs: list[list[float]]
     tokens: list[list[int]]
 
 
@@ -64,15 +64,15 @@ def run_plan(plan: Plan, progress: Progress, size: Size = "tiny") -> Ran:
         same = {name: getattr(config, name) for name in SAME}
         whole = {stored: getattr(config, real) for stored, real in STORED.items()}
         wanted = numbers_of(package, replace(package.TINY, **same, **whole), devices[:1])
-    pairs = zip(found.logits, wanted.logits, strict=True)
+    pairs = zip(found.logprobs, wanted.logprobs, strict=True)
     apart = max(abs(one - other) for left, right in pairs for one, other in zip(left, right, strict=True))
-    return Ran(size, len(devices), len(found.logits), STEPS, apart, tuple(differences(found, wanted, apart)))
+    return Ran(size, len(devices), len(found.logprobs), STEPS, apart, tuple(differences(found, wanted, apart)))
 
 
 def differences(found: Numbers, wanted: Numbers, apart: float) -> Iterator[str]:
     """What the chips computed otherwise than one device, a sentence each."""
     if apart > TOLERANCE:
-        yield f"run: logits after a prompt differ by {apart:.2g} from those of one device"
+        yield f"run: log probabilities after a prompt differ by {apart:.2g} from those of one device"
     for index, (one, other) in enumerate(zip(found.best, wanted.best, strict=True)):
         if one != other:
             yield f"run: the best tokens after prompt {index} are {one}, on one device {other}"
@@ -109,19 +109,18 @@ def on_one_device(plan: Plan) -> Plan:
 
 def numbers_of(package: ModuleType, config: Any, devices: Sequence[Any]) -> Numbers:
     """What a package computes for prompts of several lengths, with random weights."""
-    module = {name: import_module(f"{package.__name__}.{name}") for name in ("checkpoint", "loading", "sampling")}
+    module = {name: import_module(f"{package.__name__}.{name}") for name in ("checkpoint", "loading")}
     with redirect_stderr(StringIO()):
         make_mesh = getattr(package, "make_meshes", package.make_mesh)  # one for each phase, where each has its slices
         mesh = make_mesh(devices)
         weights = module["loading"].load_weights(module["checkpoint"].RandomCheckpoint(config), config, mesh)
         prompts = prompts_of(config)
-        with choosing(module["sampling"], told_instead):
-            engine = package.Engine(weights, config, mesh)
-            told = [list(told_of(package, engine, prompt)) for prompt in prompts]
+        engine, telling = package.Engine(weights, config, mesh), package.Sampling(logprobs=True)
+        told = [engine.prefill(prompt, telling).chosen for prompt in prompts]
         return Numbers(
-            best=[[best for best, _ in each] for each in told],
-            logits=[[logit for _, logit in each] for each in told],
-            tokens=generated(package.Engine(weights, config, mesh), prompts),
+            best=[each.top_tokens[:TOLD].tolist() for each in told],
+            logprobs=[each.top_logprobs[:TOLD].tolist() for each in told],
+            tokens=generated(engine, prompts),
         )
 
 
@@ -131,26 +130,6 @@ def prompts_of(config: Any) -> list[list[int]]:
     count = min(PROMPTS, config.batch)
     lengths = [max(1, longest * (index + 1) // count - index) for index in range(count)]
     return [[(3 + 7 * place + index) % config.vocab for place in range(length)] for index, length in enumerate(lengths)]
-
-
-def told_instead(best: Any, ids: Any, sampling: Any, positions: Any) -> Any:
-    """In place of a choice: the id of candidate number `top_k`, or with no temperature the bits of its logit."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    place = sampling.top_k[:, None]
-    logits = lax.bitcast_convert_type(jnp.take_along_axis(best, place, axis=1).astype(jnp.float32), jnp.int32)
-    return jnp.where(sampling.temperature > 0, jnp.take_along_axis(ids, place, axis=1)[:, 0], logits[:, 0])
-
-
-def told_of(package: ModuleType, engine: Any, prompt: list[int]) -> Iterator[tuple[int, float]]:
-    """(token, logit) of the best candidates after a prompt."""
-    import numpy as np
-
-    for place in range(LOGITS):
-        best = engine.prefill(prompt, package.Sampling(temperature=1.0, top_k=place)).first
-        bits = engine.prefill(prompt, package.Sampling(temperature=0.0, top_k=place)).first
-        yield best, float(np.int32(bits).view(np.float32))
 
 
 def generated(engine: Any, prompts: Sequence[list[int]]) -> list[list[int]]:
@@ -165,13 +144,3 @@ def generated(engine: Any, prompts: Sequence[list[int]]) -> list[list[int]]:
         for slot, tokens in enumerate(made):
             tokens.append(step[slot].id)
     return made
-
-
-@contextmanager
-def choosing(sampling: Any, how: Any) -> Iterator[None]:
-    """A package that chooses tokens in another way for a while."""
-    before, sampling.choose = sampling.choose, how
-    try:
-        yield
-    finally:
-        sampling.choose = before

@@ -127,8 +127,8 @@ def memory_table(lines: Sequence[MemoryLine]) -> Table:
 def ran_text(ran: Ran) -> str:
     """What was executed, and how near it came."""
     return (
-        f"run ({ran.size}) on {counted(ran.devices, 'CPU device')} and on one: logits of {ran.prompts} prompts within "
-        f"{ran.logits_within:.1g}, {ran.steps} steps"
+        f"run ({ran.size}) on {counted(ran.devices, 'CPU device')} and on one: log probabilities after {ran.prompts} "
+        f"prompts within {ran.logprobs_within:.1g}, {ran.steps} steps"
     )
 
 

@@ -17,7 +17,9 @@ def changed_hands(programs: Sequence[Program], apart: bool = False) -> Iterator[
     over.
     """
     if apart:
-        programs = [program for program in programs if program.step.phase != "prefill"]
+        reading = [program for program in programs if program.step.phase in ("prefill", "hand_over")]
+        yield from changed_hands(reading)
+        programs = [program for program in programs if program not in reading]
     for taker in programs:
         for name, wanted in taker.inputs.items():
             told = set()

@@ -418,6 +418,16 @@ POOLS = [
         stages="x",
     ),
     Case(
+        "apart_prompts_in_stages",
+        XY,
+        _MADE,
+        P(tokens=("y0",), q_heads=("y1",), kv_heads=("y1",), d_ff=("y1",), vocab=("y0",)),
+        pool=SPLIT,
+        stored=G(q_heads=("y0", "y1"), kv_heads=("y0", "y1"), d_ff=("y1",), vocab=("y0",)),
+        stages="x",
+        prompts=4,
+    ),
+    Case(
         "apart_in_four_stages",
         XY,
         _MADE,

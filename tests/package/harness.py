@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from planner.plan.schema import Plan
@@ -51,15 +50,10 @@ def load_plan(plan: Plan, title: str, folder: Path) -> Package:
     return Package(name, package.make_mesh(jax.devices()[: len(plan.mesh.chips)]))
 
 
-def _offers(best: jax.Array, ids: jax.Array, *_: Any) -> jax.Array:
-    return jnp.concatenate([best, ids.astype(jnp.float32)], axis=1)
-
-
-def as_logits(offers: np.ndarray, vocab: int) -> np.ndarray:
-    """[rows, vocab] of candidates [rows, 2 * candidates]; NaN for tokens that are no candidates."""
-    best, ids = np.split(np.asarray(offers), 2, axis=1)
-    found = np.full((offers.shape[0], vocab), np.nan, np.float32)
-    np.put_along_axis(found, ids.astype(int), best, axis=1)
+def as_logprobs(chosen: Any, vocab: int) -> np.ndarray:
+    """[..., vocab] of the log probabilities that were told [..., told]; NaN for tokens that are no candidates."""
+    found = np.full((*chosen.top_tokens.shape[:-1], vocab), np.nan, np.float32)
+    np.put_along_axis(found, np.asarray(chosen.top_tokens), np.asarray(chosen.top_logprobs), axis=-1)
     return found
 
 
@@ -94,9 +88,9 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class Replay:
-    """For each request [1 + steps, vocab]: candidates' logits after the prompt, and after each step that it runs in."""
+    """For each request [1 + steps, vocab]: log probabilities after the prompt, and after each step that it runs in."""
 
-    logits: tuple[np.ndarray, ...]
+    logprobs: tuple[np.ndarray, ...]
     engine: Any
 
 
@@ -105,72 +99,48 @@ def replay(
 ) -> Replay:
     """What `requests` give in so many steps; `pages`: slot -> its page ids, where they are not its own."""
     sampling, engine = package.module("sampling"), package.module("engine").Engine(weights, config, package.mesh)
-    choose, sampling.choose = sampling.choose, _offers
+    told, sampling.TOLD = sampling.TOLD, sampling.CANDIDATES
     found: list[list[np.ndarray]] = [[] for _ in requests]
     try:
         for step in range(max(request.end for request in requests)):
             for request in requests:
                 if request.end == step:
                     engine.release(request.slot)
-            _begin(engine, [(at, each) for at, each in enumerate(requests) if each.begin == step], found, pages)
+            _begin(
+                package, engine, [(at, each) for at, each in enumerate(requests) if each.begin == step], found, pages
+            )
             tokens = np.zeros(config.batch, np.int32)
             running = [index for index, each in enumerate(requests) if each.begin <= step < each.end]
             for index in running:
                 tokens[requests[index].slot] = requests[index].token(step)
-            slots = replace(engine._slots, tokens=engine._put(tokens)[0])
-            engine._cache, made = engine._program("generate")(engine._weights, engine._cache, slots)
-            engine._slots = replace(made, tokens=slots.tokens)
-            offers = as_logits(made.tokens, config.vocab)
+            engine._slots = replace(engine._slots, tokens=engine._put(tokens)[0])
+            logprobs = as_logprobs(engine.step(), config.vocab)
             for index in running:
-                found[index].append(offers[requests[index].slot])
+                found[index].append(logprobs[requests[index].slot])
     finally:
-        sampling.choose = choose
+        sampling.TOLD = told
     return Replay(tuple(np.stack(each) for each in found), engine)
 
 
-def _begin(engine: Any, begun: Sequence[tuple[int, Request]], found: list[list[np.ndarray]], pages: Any) -> None:
-    """Read prompts, as many together as the plan does, and give them their slots; `found` gets their candidates."""
+def _begin(
+    package: Package, engine: Any, begun: Sequence[tuple[int, Request]], found: list[list[np.ndarray]], pages: Any
+) -> None:
+    """Read prompts, as many together as the plan does, and give them their slots; `found` gets what they choose."""
+    telling = package.module("sampling").Sampling(logprobs=True)
     for some in _batches(begun, engine.config.prompts):
-        read = _prefilled(engine, [request.prompt for _, request in some])
-        for (index, request), (offers, prefilled) in zip(some, read, strict=True):
+        for (index, request), prefilled in zip(some, _read(engine, some, telling), strict=True):
+            chosen = replace(prefilled.chosen, tokens=np.int32(request.token(request.begin)))
             taken = None if pages is None else pages[request.slot]
-            engine.insert(replace(prefilled, first=request.token(request.begin)), request.slot, pages=taken)
-            found[index].append(as_logits(offers[None], engine.config.vocab)[0])
+            engine.insert(replace(prefilled, chosen=chosen), request.slot, pages=taken)
+            found[index].append(as_logprobs(prefilled.chosen, engine.config.vocab))
+
+
+def _read(engine: Any, some: Sequence[tuple[int, Request]], sampling: Any) -> list[Any]:
+    prompts = [request.prompt for _, request in some]
+    if not hasattr(engine, "prefill_together"):
+        return [engine.prefill(prompt, sampling) for prompt in prompts]
+    return list(engine.prefill_together(prompts, [sampling] * len(prompts)))
 
 
 def _batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
     return [items[begin : begin + size] for begin in range(0, len(items), size)]
-
-
-def _prefilled(engine: Any, prompts: Sequence[Sequence[int]]) -> list[tuple[np.ndarray, Any]]:
-    """(candidates, what insert takes) of each prompt, all read together; prefill's choice of tokens is patched."""
-    made: list[np.ndarray] = []
-    program = engine._program
-
-    def recording(step: str, bucket: int = 0) -> Any:
-        run = program(step, bucket)
-
-        def record(*values: Any) -> tuple[Any, ...]:
-            offers, *rest = run(*values)
-            made.append(np.asarray(offers))
-            return (np.zeros(engine.config.prompts, np.int32), *rest)
-
-        return record if step == "prefill" else run
-
-    engine._program = recording
-    try:
-        if not hasattr(engine, "prefill_together"):
-            read = [engine.prefill(prompt) for prompt in prompts]
-        else:
-            read = engine.prefill_together(prompts, [engine_module(engine).GREEDY] * len(prompts))
-    finally:
-        engine._program = program
-    chunk = getattr(engine.config, "chunk", engine.config.context)
-    last = [(len(prompt) - 1) // chunk + getattr(engine, "stages", 1) - 1 for prompt in prompts]
-    offers = [made[step][nth - engine.config.prompts] for nth, step in enumerate(last)]
-    return list(zip(offers, read, strict=True))
-
-
-def engine_module(engine: Any) -> Any:
-    """The module that an engine is of."""
-    return sys.modules[type(engine).__module__]

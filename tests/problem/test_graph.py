@@ -5,7 +5,7 @@ import pytest
 
 from planner.plan.schema import Plan
 from planner.problem.costs import PART_OF
-from planner.problem.graph import BETWEEN_STAGES, INTO, OUT_OF, WEIGHTS, WITHIN, parts_in_order, step_graph
+from planner.problem.graph import BETWEEN_STAGES, INTO, OUT_OF, TO_INSERT, WEIGHTS, WITHIN, parts_in_order, step_graph
 from tests.plans_of import example_plan
 
 PARTS = [
@@ -30,7 +30,8 @@ def test_parts_follow_each_other_and_collectives_stand_on_one_edge_each(plan: Pl
     planned = [each.address for each in getattr(plan, phase).collectives]
     graph = step_graph(phase, planned)
     assert nx.is_directed_acyclic_graph(graph)
-    assert parts_in_order(graph) == [f"{phase}.{part}" for part in PARTS]
+    inserts = f"{phase}.insert.kv_prompt" in planned
+    assert parts_in_order(graph) == [f"{phase}.{part}" for part in PARTS + ["insert"] * inserts]
     carried = [address for _, _, listed in graph.edges.data("collectives") for address in listed]
     assert sorted(carried) == sorted(set(planned))
 
@@ -38,9 +39,18 @@ def test_parts_follow_each_other_and_collectives_stand_on_one_edge_each(plan: Pl
 def test_every_collective_that_is_priced_has_an_edge() -> None:
     flows = [flow for within in WITHIN.values() for flow in within]
     on_edges = {
-        name for *_, names in (*flows, *INTO.values(), *OUT_OF.values(), *WEIGHTS, BETWEEN_STAGES) for name in names
+        name
+        for *_, names in (*flows, *INTO.values(), *OUT_OF.values(), *WEIGHTS, BETWEEN_STAGES, TO_INSERT)
+        for name in names
     }
     assert on_edges == set(PART_OF)
+
+
+def test_insertion_comes_last_where_it_takes_collectives() -> None:
+    assert parts_in_order(step_graph("prefill", ["prefill.insert.kv_prompt"])) == [
+        *(f"prefill.{part}" for part in PARTS),
+        "prefill.insert",
+    ]
 
 
 def test_nodes_are_plan_addresses() -> None:

@@ -1,16 +1,21 @@
 """The collectives that rule tables imply, written out for the strategies of the literature."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.problem.planned import (
+    INSERTION,
     generate_attention,
     generate_mlp,
     generate_vocab,
+    insertion,
     prefill_attention,
     prefill_mlp,
+    prefill_step,
 )
 from planner.problem.primitives import Program
-from planner.problem.rules import GenerateRules, PrefillRules, Ways
+from planner.problem.rules import GenerateRules, PrefillRules, Rules, Ways
 from planner.problem.sizes import Sizes
 
 L70B = Sizes(80, 8192, 28672, 64, 8, 128, 128256, False, 1, 4, 2, 2, "bf16")
@@ -71,12 +76,51 @@ def test_weight_gathered_prefill_gathers_every_weight_and_the_keys_but_no_activa
     ]
 
 
-@pytest.mark.parametrize("prompts", [1, 2, 4, 8])
-def test_keys_and_values_of_all_prompts_are_gathered_over_every_axis_that_cuts_queries(prompts):
-    stored = GenerateRules(batch=("x",), q_heads=("y", "x"), kv_heads=("y",))
-    rules = PrefillRules(tokens=("x",), q_heads=("y",), kv_heads=("y",))
-    found = listed(prefill_attention(stored, rules, 512, TPU, prompts))
-    assert ("attention.kv_tokens", "all_gather", "x", prompts * 512 * 4 * 128 * 2, 80) in found
+BY_BATCH = GenerateRules(batch=("x",), q_heads=("y", "x"), kv_heads=("y",))
+BY_TOKENS = PrefillRules(tokens=("x",), q_heads=("y",), kv_heads=("y",))
+TOKEN_BYTES = 4 * 128 * 2
+
+
+@pytest.mark.parametrize("prompts", [1, 2, 6])
+def test_keys_and_values_are_gathered_over_axes_that_cut_no_whole_prompts(prompts):
+    found = listed(prefill_attention(BY_BATCH, BY_TOKENS, 512, TPU, prompts))
+    assert ("attention.kv_tokens", "all_gather", "x", prompts * 512 * TOKEN_BYTES, 80) in found
+    assert listed(insertion(BY_BATCH, BY_TOKENS, 512, TPU, prompts)) == []
+
+
+@pytest.mark.parametrize("prompts", [4, 8])
+def test_prompts_stay_where_they_are_read_until_they_are_inserted_one_by_one(prompts):
+    found = listed(prefill_attention(BY_BATCH, BY_TOKENS, 512, TPU, prompts))
+    assert "attention.kv_tokens" not in {address for address, *_ in found}
+    inserted = [("insert.kv_prompt", "all_reduce", "x", 512 * TOKEN_BYTES, 80 * prompts)]
+    assert listed(insertion(BY_BATCH, BY_TOKENS, 512, TPU, prompts)) == inserted
+
+
+def test_a_slice_that_only_reads_hands_over_each_chips_part_of_a_prompt():
+    apart = replace(TPU, apart=True)
+    rules = PrefillRules(tokens=("x", "y"))
+    assert listed(insertion(BY_BATCH, rules, 512, apart, 16)) == [
+        ("insert.kv_prompt", "reduce_scatter", "x", 512 * 4 * TOKEN_BYTES, 80 * 16),
+        ("insert.kv_prompt", "reduce_scatter", "y", 128 * 4 * TOKEN_BYTES, 80 * 16),
+    ]
+
+
+def test_axes_within_a_prompt_gather_its_tokens_and_those_of_prompts_bring_it_whole():
+    rules = PrefillRules(tokens=("x", "y"))
+    found = listed(prefill_attention(BY_BATCH, rules, 512, TPU, 4))
+    assert ("attention.kv_tokens", "all_gather", "y", 512 * 4 * TOKEN_BYTES, 80) in found
+    assert listed(insertion(BY_BATCH, rules, 512, TPU, 4)) == [
+        ("insert.kv_prompt", "all_reduce", "x", 512 * 4 * TOKEN_BYTES, 320)
+    ]
+
+
+def test_prompts_are_inserted_once_however_many_chunks_they_are_read_in():
+    tables = Rules(BY_BATCH, BY_TOKENS)
+    whole, chunks = (
+        [each for each in prefill_step(tables, 512, TPU, 4, chunk) if each.address.startswith(INSERTION)]
+        for chunk in (None, 128)
+    )
+    assert whole == chunks != []
 
 
 def test_sequence_parallel_prefill_gathers_tokens_and_scatters_them_back():

@@ -23,6 +23,7 @@ from planner.plan.schema import (
 )
 from planner.problem import planned
 from planner.problem.pipeline import Pipeline
+from planner.problem.planned import INSERTION
 from planner.problem.primitives import Program
 from planner.problem.rules import GenerateRules as GenerateTable
 from planner.problem.rules import PrefillRules as PrefillTable
@@ -134,7 +135,7 @@ def make_plan(case: Case) -> Plan:
         stored=case.stored,
         stages=None if case.stages is None else Stages(axis=case.stages, count=reading_mesh(case)[case.stages]),
         buckets=case.buckets,
-        collectives=prefill_collectives(case, case.buckets[-1]),
+        collectives=read_collectives(case, case.buckets[-1]),
         **common,
     )
     generate = Generate(
@@ -192,7 +193,8 @@ def program_of(case: Case, mesh: Mapping[str, int] | None = None) -> Program:
     names = ("layers", "d_model", "d_ff", "q_heads", "kv_heads", "head_dim", "vocab")
     dtypes = BYTES[case.weights], 4 if case.weights == "int8" else 0, BYTES[case.activations], BYTES[case.kv_cache]
     sizes = Sizes(*(model[name] for name in names), model["tied_embeddings"], *dtypes, case.activations)
-    return Program(sizes, Ways(dict(case.mesh if mesh is None else mesh)), case.smallest_shard)
+    ways = Ways(dict(case.mesh if mesh is None else mesh))
+    return Program(sizes, ways, case.smallest_shard, apart=case.pool is not None)
 
 
 def _rules(case: Case, stored: GenerateRules | None = None) -> Rules:
@@ -207,6 +209,16 @@ def generate_collectives(case: Case) -> tuple[Collective, ...]:
 
 def prefill_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
     """What the planner says the prefill step of a bucket exchanges."""
+    return tuple(each for each in read_collectives(case, tokens) if not each.address.startswith(INSERTION))
+
+
+def insertion_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
+    """What it says is exchanged to bring all prompts of a prefill to where they are inserted."""
+    return tuple(each for each in read_collectives(case, tokens) if each.address.startswith(INSERTION))
+
+
+def read_collectives(case: Case, tokens: int) -> tuple[Collective, ...]:
+    """Both together, as a plan lists them."""
     mesh = reading_mesh(case)
     pipeline = None if case.stages is None else Pipeline(TorusAxis(case.stages, mesh[case.stages], case.stages[0]))
     program = program_of(case, {**mesh, **({} if pipeline is None else {pipeline.axis.name: 1})})

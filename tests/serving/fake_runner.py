@@ -64,7 +64,7 @@ class Reading:
     """Prompts being read, and what was found of each so far."""
 
     prompts: list[list[int]]
-    samplings: list[Sampling]
+    samplings: list[Any]
     made: list[int]
     held: list[list[int]]
     position: int | None = None  # up to which `read` was called
@@ -77,7 +77,7 @@ class Slot:
     table: list[int] = field(default_factory=list)
     length: int = 0
     token: int = NOTHING
-    sampling: Sampling | None = None
+    sampling: Any = None
     made: list[int] | None = None
 
 
@@ -169,7 +169,8 @@ class FakeRunner:
         if nth >= len(reading.prompts):
             return NOTHING
         prompt, sampling, count = reading.prompts[nth], reading.samplings[nth], reading.made[nth]
-        return choose(reading.held[nth], sampling, prompt[len(prompt) - count :] if sampling.steered else None)
+        made = prompt[len(prompt) - count :] if getattr(sampling, "steered", False) else None
+        return choose(reading.held[nth], sampling, made)
 
     def insert(self, reading: Reading, nth: int, slot: int, table: list[int], cached: int, length: int) -> None:
         assert slot not in self.in_use
@@ -221,7 +222,7 @@ class FakeRunner:
         before = self._held(slot.table, slot.length)
         self._write(slot.table, slot.length, entry(before[-1], slot.token))
         slot.length += 1
-        steered = slot.sampling is not None and slot.sampling.steered
+        steered = getattr(slot.sampling, "steered", False)
         slot.token = choose(self._held(slot.table, slot.length), slot.sampling, slot.made if steered else None)
         return slot.token
 

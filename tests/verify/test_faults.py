@@ -125,21 +125,18 @@ def read_twice(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def not_donated(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def jit(step: Any, donate_argnums: int, out_shardings: Any) -> Any:
+    def jit(step: Any, donate_argnums: Any, out_shardings: Any) -> Any:
         return jax.jit(step, out_shardings=out_shardings)
 
     monkeypatch.setattr(module("generate"), "jax", facade(jit))
 
 
 def other_layout(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def jit(step: Any, donate_argnums: int, out_shardings: Any) -> Any:
-        cache, slots = out_shardings
-        spread = jax.sharding.NamedSharding(slots.mesh, jax.sharding.PartitionSpec(("x", "y")))
-        return jax.jit(step, donate_argnums=donate_argnums, out_shardings=(cache, replaced(slots, spread)))
-
-    def replaced(slots: Any, spread: Any) -> Any:
-        names = module("generate").Slots.__dataclass_fields__
-        return module("generate").Slots(**{name: spread if name == "tokens" else slots for name in names})
+    def jit(step: Any, donate_argnums: Any, out_shardings: Any) -> Any:
+        cache, slots, chosen = out_shardings
+        spread = jax.sharding.NamedSharding(chosen.mesh, jax.sharding.PartitionSpec(("x", "y")))
+        held = cache, replace(slots, tokens=spread), chosen
+        return jax.jit(step, donate_argnums=donate_argnums, out_shardings=held)
 
     monkeypatch.setattr(module("generate"), "jax", facade(jit))
 
@@ -152,9 +149,9 @@ def facade(jit: Any) -> Any:
 def large_temporary(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     candidates = module("sampling").candidates
 
-    def sorting(logits: jax.Array) -> Any:
+    def sorting(logits: jax.Array, wanted: jax.Array) -> Any:
         many = lax.sort(jnp.stack([logits * (index + 1) for index in range(300)]), dimension=0)
-        return candidates(many[7] + many[200])
+        return candidates(many[7] + many[200], wanted)
 
     monkeypatch.setattr(module("sampling"), "candidates", sorting)
 

@@ -29,7 +29,7 @@ def plan() -> Plan:
 def test_a_plan_for_tpu_computes_the_numbers_of_one_device(plan: Plan):
     ran = run_plan(plan, silently)
     assert ran.differences == ()
-    assert 0 < ran.logits_within < 1e-4
+    assert 0 < ran.logprobs_within < 1e-4
     assert (ran.size, ran.devices, ran.prompts, ran.steps) == ("tiny", 8, 3, 16)
 
 
@@ -43,7 +43,7 @@ def test_wrong_numbers_are_told(plan: Plan, monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(run, "imported_package", without_sums)
     told = run_plan(plan, silently).differences
-    assert any("logits after a prompt differ by" in each for each in told)
+    assert any("log probabilities after a prompt differ by" in each for each in told)
     assert any("the best tokens after prompt 0 are" in each for each in told)
     assert any("makes token" in each for each in told)
 
@@ -53,7 +53,7 @@ def test_each_kind_of_difference_is_a_sentence():
     assert list(differences(found, found, 0.0)) == []
     other = Numbers([[1, 3]], [[0.5, 0.125]], [[7, 4, 4]])
     assert list(differences(found, other, 0.125)) == [
-        "run: logits after a prompt differ by 0.12 from those of one device",
+        "run: log probabilities after a prompt differ by 0.12 from those of one device",
         "run: the best tokens after prompt 0 are [1, 2], on one device [1, 3]",
         "run: step 1 after prompt 0 makes token 8, on one device 4",
     ]
