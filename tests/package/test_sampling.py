@@ -14,7 +14,7 @@ from tests.package import reference
 from tests.package.cases import CASES, GENERATE_CASES
 from tests.package.harness import Package, load
 
-NAMES = ("one_device", "heads_by_batch", "rows_beside_heads", "rows_apart_in_each_block")
+NAMES = ("heads_by_batch", "rows_apart_in_each_block")
 PROMPT = [5, 9, 9, 200, 17, 42, 9, 61]
 SETTINGS: dict[str, dict[str, float]] = {
     "greedy": {},

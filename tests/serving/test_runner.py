@@ -15,17 +15,11 @@ from tests.render.plans import Case
 
 EVERY = {case.name: case for case in (*CASES, *READS, *GENERATE_CASES, *POOLS)}
 PLANS: dict[str, dict[str, Any]] = {
-    "one_device": {},
     "one_device_two_prompts": {},
-    "one_device_chunks": {},
     "heads_by_batch_chunks": {},
-    "multi_query_chunks": {},
-    "tokens_alone": {"chunk": 16, "page_tokens": 2},
     "tokens_by_all_to_all": {"chunk": 16, "page_tokens": 4},
     "scattered_and_exchanged_chunks_of_prompts": {},
-    "apart_padded": {},
     "apart_in_stages": {},
-    "rows_beside_heads": {},
 }
 CONTEXT, BUCKETS, PAGE = 64, (16, 48), 8
 
