@@ -109,6 +109,8 @@ def start(options: argparse.Namespace) -> tuple[Engine, Tokenizer]:
 def _tokenizer(options: argparse.Namespace) -> Tokenizer:
     if not options.tiny and options.weights is None:
         raise ValueError("give --weights PATH, or --tiny for random weights")
+    if options.weights is not None and not options.weights.exists():
+        raise CheckpointError(f"no weights at {options.weights}")
     return ByteTokenizer() if options.tiny else load_tokenizer(options.weights)
 
 
