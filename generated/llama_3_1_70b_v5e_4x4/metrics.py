@@ -14,6 +14,7 @@ from .service import Service
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0)
+UNPREFIXED = ("", "", "")  # name space, subsystem and unit, which the names have already
 GAUGES = {
     "waiting": "requests in the queue",
     "running": "slots in use, those whose prompt is being read among them",
@@ -61,14 +62,14 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         """Metrics of a service, which tells them of each request that ends."""
-        registry = self.registry = CollectorRegistry()
-        registry.register(_Loads(service))
-        self.requests = Counter("serve_requests", "requests that ended, by how", ["finish"], registry=registry)
-        self.refused = Counter("serve_refused", "requests that were refused, by status", ["status"], registry=registry)
-        self.ttft = Histogram("serve_ttft_seconds", "time to the first token", buckets=SECONDS, registry=registry)
+        kept = self.kept = CollectorRegistry()
+        kept.register(_Loads(service))
+        self.requests = Counter("serve_requests", "requests that ended, by how", ["finish"], *UNPREFIXED, kept)
+        self.refused = Counter("serve_refused", "requests that were refused, by status", ["status"], *UNPREFIXED, kept)
+        self.ttft = Histogram("serve_ttft_seconds", "time to the first token", (), *UNPREFIXED, kept, buckets=SECONDS)
         per_token = "time per token after the first"
-        self.tpot = Histogram("serve_tpot_seconds", per_token, buckets=TOKEN_SECONDS, registry=registry)
-        self.total = Histogram("serve_request_seconds", "time to the end", buckets=SECONDS, registry=registry)
+        self.tpot = Histogram("serve_tpot_seconds", per_token, (), *UNPREFIXED, kept, buckets=TOKEN_SECONDS)
+        self.total = Histogram("serve_request_seconds", "time to the end", (), *UNPREFIXED, kept, buckets=SECONDS)
         service.observers.append(self.observe)
 
     def observe(self, record: Record) -> None:
@@ -81,7 +82,7 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)
+        return generate_latest(self.kept)
 
 
 def status_of(service: Service, model: str) -> dict[str, Any]:
