@@ -62,7 +62,7 @@ def test_generate_compiles_in_place_with_the_planned_collectives(package: Packag
     compiled = package.module("generate").lower_generate(package.module("config").MODEL, mesh).compile()
     assert time.monotonic() - begin < 60
     memory, text = compiled.memory_analysis(), compiled.as_text()
-    assert memory.alias_size_in_bytes == CACHE_BYTES
+    assert is_the_cache(memory.alias_size_in_bytes, CACHE_BYTES)
     assert memory.temp_size_in_bytes < 10e6
     assert largest_copy_bytes(text) < 10e6
     assert text.count('custom_call_target="tpu_custom_call"') == 1
@@ -150,11 +150,16 @@ def test_every_cache_stays_in_place_under_the_planned_collectives(case: Case, tm
     insert = package.module("kv_cache").lower_insert(config, mesh, 512).compile()
     for step, kernels in ((generate, 3 if kv_cache == "int8" else 1), (insert, 0)):
         memory, module = step.memory_analysis(), parse(step.as_text())
-        assert memory.alias_size_in_bytes == planned_cache_bytes(case)
+        assert is_the_cache(memory.alias_size_in_bytes, planned_cache_bytes(case))
         assert [copy for copy in copies(module, on_tpu=True) if copy.array.startswith("cache")] == []
         assert step.as_text().count('custom_call_target="tpu_custom_call"') == kernels
         wanted = generate_collectives(case) if step is generate else ()
         assert [row for row in compare(wanted, transfers(module, case.mesh)) if row.status != "matched"] == []
+
+
+def is_the_cache(donated: int, cache: int) -> bool:
+    """Whether a program's donated bytes are the cache and no more than the slots' lengths, tables and marks beside."""
+    return cache <= donated < 1.01 * cache
 
 
 def planned_cache_bytes(case: Case) -> int:

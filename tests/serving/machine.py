@@ -138,9 +138,13 @@ class Machine:
 
     def expected(self, prompt: str | list[int], tokens: int, **params: Any) -> list[int]:
         """The tokens that follow a prompt."""
-        sampling = self.package.module("api").SamplingParams(**params)
         ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else prompt
-        return expected(ids, tokens, self.tokenizer.end_ids, sampling, steered=False)
+        return expected(ids, tokens, self.tokenizer.end_ids, self.choosing(**params), steered=False)
+
+    def choosing(self, **params: Any) -> Any:
+        """How a request chooses that asks for `params`, and for what OpenAI's API takes where nothing is said."""
+        sampling = self.package.module("sampling").Sampling(**{"temperature": 1.0} | params)
+        return self.package.module("runner").Choosing(sampling)
 
     def stop(self) -> None:
         """Stop listening, and end the engine thread."""

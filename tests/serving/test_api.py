@@ -190,7 +190,7 @@ def test_defaults_are_those_of_openai(package: Package):
     api = package.module("api")
     rules = api.Rules("fake", VOCAB)
     asked = api.read_request({"prompt": "a"}, False, rules)
-    plain = api.SamplingParams(seed=asked.sampling.seed)
+    plain = package.module("sampling").Sampling(temperature=1.0, seed=asked.sampling.seed)
     assert asked.sampling == plain
     assert (plain.temperature, plain.top_p, plain.top_k, plain.repetition) == (1, 1, 0, 1)
     assert asked.max_tokens == 16

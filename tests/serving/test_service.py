@@ -13,8 +13,7 @@ from tests.serving.machine import Machine, Machines, wait_until
 
 def request(machine: Machine, name: str, prompt: tuple[int, ...] = (1, 2), tokens: int | None = 5, **other: Any) -> Any:
     """A request for the scheduler."""
-    sampling = machine.package.module("api").SamplingParams()
-    return machine.package.module("sequence").Request(name, prompt, tokens, sampling, **other)
+    return machine.package.module("sequence").Request(name, prompt, tokens, machine.choosing(), **other)
 
 
 async def events_of(machine: Machine, made: Any) -> list[Any]:
