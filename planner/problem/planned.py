@@ -184,10 +184,9 @@ def insertion(
     Where prefill has slices of its own, each of those chips gets a part of the tokens, and sends it on.
     """
     sizes, ways = program.sizes, program.ways
-    apart = prompt_axes(without(rules.tokens, rules.q_heads), prompts, ways)
+    apart, kv_heads = inserted(stored, rules, program, prompts)
     if ways(apart) == 1:
         return
-    kv_heads = sizes.heads(stored, ways).kv_padded // ways(rules.kv_heads)
     row_bytes = sizes.kv_made(kv_heads) * sizes.prefilled_bytes
     for kind in sizes.kinds:
         rows, count = int(kind.context(tokens)), prompts * kind.layers
@@ -195,6 +194,13 @@ def insertion(
             yield from row_reduction("prefill.insert.kv_prompt", apart, (), rows, row_bytes, count, program)
         else:
             yield from all_reduce("prefill.insert.kv_prompt", apart, rows * row_bytes, count, ways)
+
+
+def inserted(stored: GenerateRules, rules: PrefillRules, program: Program, prompts: int) -> tuple[Axes, int]:
+    """All that an insertion depends on: the axes that cut whole prompts, and the KV heads on a chip."""
+    sizes, ways = program.sizes, program.ways
+    apart = prompt_axes(without(rules.tokens, rules.q_heads), prompts, ways)
+    return apart, sizes.heads(stored, ways).kv_padded // ways(rules.kv_heads)
 
 
 def attention_weights(

@@ -30,6 +30,7 @@ from planner.problem.legal import (
 from planner.problem.machine import Machine
 from planner.problem.options import ROLES, RULES, STORED_AXES, Mode, Option, Role
 from planner.problem.pins import Allowed
+from planner.problem.planned import inserted
 from planner.problem.problem import NS, UNIT_BYTES, Block, Column, Ints, MeshTable
 from planner.problem.rules import Axes, GenerateRules, PrefillRules
 from planner.problem.second import Pairs, Sides, with_every_key
@@ -115,6 +116,7 @@ class Pricer:
     _columns: dict[tuple[str, int, int, Drafts | None], Column] = field(default_factory=dict)
     _prices: dict[tuple[str, int, int | None], PrefillPrices] = field(default_factory=dict)
     _copies: dict[tuple[str, int], Ints] = field(default_factory=dict)
+    _insertions: dict[tuple[Axes, int, int], float] = field(default_factory=dict)
     _rules: dict[tuple[str, Option], tuple[GenerateRules, PrefillRules]] = field(default_factory=dict)
 
     @cached_property
@@ -307,8 +309,7 @@ class Pricer:
         machine, load = self.machine, self.load
         sizes, ways, read, inserted_s = machine.sizes, machine.ways, (prompts, chunk), 0.0
         if name == "attention":
-            if prompts > 1:
-                inserted_s = seconds_of(costs.insertion_work(stored, rules, load.prompt, machine, prompts), machine)
+            inserted_s = self.insertion_s(stored, rules, prompts)
             work = costs.prefill_attention_work(stored, rules, load.prompt, machine, *read)
             held = hbm.prefill_attention_bytes(stored, rules, load.longest, sizes, ways, *read)
         elif name == "mlp":
@@ -321,6 +322,16 @@ class Pricer:
             work = costs.prefill_vocab_work(rules, load.prompt, machine, *read)
             held = hbm.prefill_vocab_bytes(load.longest, sizes, *read)
         return seconds_of(work, machine) + inserted_s, held
+
+    def insertion_s(self, stored: GenerateRules, rules: PrefillRules, prompts: int) -> float:
+        """Seconds of the insertion of `prompts`; many options share one."""
+        if prompts == 1:
+            return 0.0
+        key = *inserted(stored, rules, self.machine.program, prompts), prompts
+        if key not in self._insertions:
+            work = costs.insertion_work(stored, rules, self.load.prompt, self.machine, prompts)
+            self._insertions[key] = seconds_of(work, self.machine)
+        return self._insertions[key]
 
 
 def as_read(stored: Roles) -> Roles:

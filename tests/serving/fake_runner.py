@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-VOCAB = 97
+VOCAB = 353
 NOTHING = -1
 
 

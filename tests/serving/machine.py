@@ -10,9 +10,10 @@ from typing import Any
 
 import openai
 import uvicorn
+from llguidance import TokenizerWrapper
 
 from tests.package.harness import Package
-from tests.serving.fake_runner import VOCAB, FakeRunner, Tokens, expected
+from tests.serving.fake_runner import NOTHING, VOCAB, FakeRunner, Tokens, expected
 
 PIECES = [
     *(bytes([letter]) for letter in b"abcdefghijklmnopqrstuvwxyz ABCDEFGHIJKLMNOPQRSTUVWXYZ.,!?\n0123456789"),
@@ -24,6 +25,7 @@ PIECES = [
     "日".encode()[1:] + "日".encode()[:1],
     *(bytes([byte]) for byte in b"\xaf\xe2\x80\x8d\xa7"),
 ]
+PIECES += [bytes([byte]) for byte in range(256) if bytes([byte]) not in PIECES]
 PIECES += [f"<{token}>".encode() for token in range(len(PIECES), VOCAB)]
 END = VOCAB - 1
 KEY = "a key"
@@ -40,6 +42,15 @@ class PieceTokenizer:
 
     def encode_chat(self, messages: Any) -> list[int]:
         return self.encode("\n".join(message["content"] for message in messages) + "\n")
+
+    def for_grammars(self) -> TokenizerWrapper:
+        return TokenizerWrapper(self)
+
+    # What llguidance asks of a tokenizer.
+    eos_token_id, bos_token_id, tokens, special_token_ids = END, None, PIECES, (END,)
+
+    def __call__(self, text: bytes) -> list[int]:
+        return ids_of(text.decode())
 
     def decode(self, ids: Any) -> str:
         return b"".join(PIECES[token] for token in ids).decode(errors="replace")
@@ -62,6 +73,14 @@ class TalkingTokens(Tokens):
         assert self.made is not None
         token = self.made[step][row]
         return SimpleNamespace(logprob=-token / 10, top=[(token, -token / 10), ((token + 1) % VOCAB, float("-inf"))])
+
+
+def permitted(choosing: Any, made: Any, token: int) -> int:
+    """A token that a request may choose after `made`, by `token` where it has a choice; -1 where it has none."""
+    if choosing.constraint is None:
+        return token
+    allowed = choosing.constraint.allowed(made)[:VOCAB].nonzero()[0]
+    return int(allowed[token % len(allowed)]) if len(allowed) else NOTHING
 
 
 class TalkingRunner(FakeRunner):
@@ -87,10 +106,15 @@ class TalkingRunner(FakeRunner):
 
     def _first(self, reading: Any, nth: int) -> int:
         found = super()._first(reading, nth)
+        if nth < len(reading.prompts):
+            prompt, count = reading.prompts[nth], reading.made[nth]
+            found = permitted(reading.samplings[nth], prompt[len(prompt) - count :], found)
         return self.script[reading.made[nth] % len(self.script)] if self.script else found
 
     def _next(self, slot: Any) -> int:
         found = super()._next(slot)
+        if slot.table:
+            slot.token = found = permitted(slot.sampling, slot.made, found)
         if self.script and slot.table:
             slot.token = found = self.script[(slot.length - 1) % len(self.script)]
         return found

@@ -1,11 +1,12 @@
 """The scheduler over the compiled programs of packages: every request is given what a plain model gives it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from tests.package import reference
@@ -34,10 +35,13 @@ class Served:
         weights = package.module("loading").load_weights(self.random, self.config, package.mesh)
         self.programs = package.module("programs").Programs(weights, self.config, package.mesh)
 
-    def request(self, name: str, prompt: list[int], max_tokens: int, **sampling: Any) -> Any:
+    def request(self, name: str, prompt: list[int], max_tokens: int, constraint: Any = None, **sampling: Any) -> Any:
         """A request of the package's scheduler."""
-        asked = self.package.module("runner").Choosing(self.package.module("sampling").Sampling(**sampling))
-        return self.package.module("sequence").Request(name, tuple(prompt), max_tokens, asked)
+        constrained = constraint is not None
+        sampling = self.package.module("sampling").Sampling(**sampling, constrained=constrained)
+        asked = self.package.module("runner").Choosing(sampling, constraint)
+        request = self.package.module("sequence").Request
+        return request(name, tuple(prompt), max_tokens, asked, needs_sync=constrained)
 
     def scheduler(self, pages: int | None, steps: int = 1, **limits: Any) -> Any:
         """A scheduler whose runner has so many pages in each group."""
@@ -45,11 +49,23 @@ class Served:
         runner = module("runner").Runner(self.programs, steps, pages)
         return module("scheduler").Scheduler(runner, module("scheduler").Limits(**limits))
 
-    def check(self, prompt: list[int], made: list[int]) -> None:
-        """Each token is the best of a plain model's, or as good as that."""
+    def check(self, prompt: list[int], made: list[int], constraint: Any = None) -> None:
+        """Each token is the best of a plain model's that are allowed, or as good as that."""
         logits = reference.logits(self.model, self.random.read, [*prompt, *made])[len(prompt) - 1 : -1]
         for step, token in enumerate(made):
+            if constraint is not None:
+                logits[step] = np.where(constraint.allowed(made[:step]), logits[step], -np.inf)
             assert logits[step][token] == pytest.approx(logits[step].max(), abs=2e-4), step
+
+
+class Thirds:
+    """Allows a third of the tokens, by what was chosen before."""
+
+    def __init__(self, vocab: int) -> None:
+        self.ids = np.arange(vocab)
+
+    def allowed(self, made: Sequence[int]) -> np.ndarray:
+        return (self.ids + sum(made)) % 3 == len(made) % 2
 
 
 @pytest.fixture(scope="module", params=PLANS)
@@ -103,3 +119,30 @@ def finished_again(served: Served, scheduler: Any, prompts: dict[str, list[int]]
     for name in ("r0", "r5", "r13"):
         scheduler.add(served.request(name, prompts[name], 2))
     return finished(scheduler)
+
+
+@pytest.mark.parametrize("served", ["heads_by_batch_chunks", "apart_in_stages"], indirect=True)
+def test_constrained_requests_choose_among_what_is_allowed(served: Served) -> None:
+    random, few = Random(5), served.config.pages_per_slot * 3 // 2
+    scheduler, thirds = served.scheduler(few, 3, depth=2), Thirds(served.config.vocab)
+    prompts = {f"r{number}": drawn(random) for number in range(9)}
+    held = {name: thirds if nth % 2 else None for nth, name in enumerate(prompts)}
+    for name, prompt in prompts.items():
+        scheduler.add(served.request(name, prompt, 14, held[name]))
+    for name, made in finished(scheduler).items():
+        served.check(prompts[name], made, held[name])
+
+
+@pytest.mark.parametrize("served", ["heads_by_batch_chunks"], indirect=True)
+def test_a_request_that_may_choose_nothing_ends_with_an_error(served: Served) -> None:
+    nothing = type("Nothing", (), {"allowed": lambda _, made: np.full(served.config.vocab, len(made) < 3)})()
+    scheduler = served.scheduler(None)
+    scheduler.add(served.request("nothing", [1, 2, 3], 14, nothing))
+    scheduler.add(served.request("beside", [1, 2, 3], 9))
+    ends, tokens = {}, []
+    while not scheduler.idle:
+        for event in scheduler.step():
+            ends[event.request] = event.finish
+            tokens += [event.token] * (event.request == "beside" and event.token is not None)
+    assert ends == {"nothing": "error", "beside": "length"}
+    served.check([1, 2, 3], tokens)
