@@ -171,7 +171,8 @@ def generate(options: argparse.Namespace) -> None:
 
 
 def _sampling(options: argparse.Namespace) -> Sampling:
-    return Sampling(options.temperature, max(0, options.top_k), options.top_p, options.seed)
+    top_k, top_p = max(0, options.top_k), options.top_p
+    return Sampling(temperature=options.temperature, top_k=top_k, top_p=top_p, seed=options.seed)
 
 
 def _tell(engine: Engine, tokenizer: Tokenizer, prompt: Sequence[int], options: argparse.Namespace) -> str:

@@ -5,6 +5,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
+from .constraints import GrammarError, choice_grammar, json_grammar, regex_grammar
 from .fields import ApiError, Fields, is_integer
 from .sampling import Sampling
 from .tokenizer import Message
@@ -21,7 +22,6 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
     "logit_bias": ({},),
     "suffix": ("",),
     "echo": (False,),
@@ -33,6 +33,7 @@ UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "web_search_options": (),
 }
 """Fields that this server has no use for -> the values that ask for nothing, and are accepted."""
+FORMS = ("text", "json_object", "json_schema")
 ROLES = ("system", "developer", "user", "assistant")
 STOPS = 4  # stop strings of a request
 TOP_LOGPROBS = 20
@@ -51,6 +52,14 @@ class Rules:
 
 
 @dataclass(frozen=True)
+class AskedForm:
+    """What an answer must keep to."""
+
+    field: str  # that asks for it
+    grammar: str  # in llguidance's notation; it may still prove to be none
+
+
+@dataclass(frozen=True)
 class Asked:
     """A request that was read: conversations, texts or token ids to continue, each for a choice of its own."""
 
@@ -61,6 +70,7 @@ class Asked:
     stops: tuple[str, ...]
     stop_ids: frozenset[int]
     ignores_end: bool
+    form: AskedForm | None
     top_logprobs: int
     streams: bool
     tells_usage: bool
@@ -73,15 +83,16 @@ def read_request(data: dict[str, Any], chat: bool, rules: Rules) -> Asked:
     _check_model(fields, rules)
     prompts = (_messages(fields),) if chat else _prompts(fields, rules)
     logprobs, top = _chat_logprobs(fields) if chat else _text_logprobs(fields)
-    streams = fields.flag("stream")
+    streams, form = fields.flag("stream"), _form(fields)
     asked = Asked(
         chat=chat,
         prompts=prompts,
-        sampling=_sampling(fields, logprobs),
+        sampling=_sampling(fields, logprobs, constrained=form is not None),
         max_tokens=_max_tokens(fields, chat, rules),
         stops=_stops(fields),
         stop_ids=_stop_ids(fields, rules),
-        ignores_end=fields.flag("ignore_eos"),
+        ignores_end=_ignores_end(fields, form),
+        form=form,
         top_logprobs=top,
         streams=streams,
         tells_usage=_tells_usage(fields, streams),
@@ -108,7 +119,7 @@ def _check_model(fields: Fields, rules: Rules) -> None:
         raise ApiError(f"this server has the model {rules.model} only", "model", "model_not_found", status=404)
 
 
-def _sampling(fields: Fields, logprobs: bool) -> Sampling:
+def _sampling(fields: Fields, logprobs: bool, constrained: bool) -> Sampling:
     top_k, seed = fields.integer("top_k", -1, 2**31 - 1), fields.integer("seed", -(2**63), 2**63 - 1)
     return Sampling(
         temperature=fields.number("temperature", 1, 0, 2),
@@ -120,6 +131,7 @@ def _sampling(fields: Fields, logprobs: bool) -> Sampling:
         frequency=fields.number("frequency_penalty", 0, -2, 2),
         seed=(secrets.randbits(31) if seed is None else seed) % SEEDS,
         logprobs=logprobs,
+        constrained=constrained,
     )
 
 
@@ -147,6 +159,73 @@ def _stop_ids(fields: Fields, rules: Rules) -> frozenset[int]:
     if not _are_ids(value, rules):
         raise fields.refusal("stop_token_ids", value, f"a list of token ids below {rules.vocab} is wanted")
     return frozenset(value)
+
+
+def _ignores_end(fields: Fields, form: AskedForm | None) -> bool:
+    ignores = fields.flag("ignore_eos")
+    if ignores and form:
+        raise ApiError(f"ignore_eos cannot be asked for together with {form.field}", "ignore_eos", "invalid_value")
+    return ignores
+
+
+def _form(fields: Fields) -> AskedForm | None:
+    """What the answer must keep to, as OpenAI's clients ask for it, or as those of vLLM do."""
+    found = [_response_format(fields.take("response_format")), _structured(fields.take("structured_outputs"))]
+    forms = [form for form in found if form is not None]
+    if len(forms) > 1:
+        raise ApiError("response_format and structured_outputs exclude each other", "structured_outputs")
+    return forms[0] if forms else None
+
+
+def _response_format(data: Any) -> AskedForm | None:
+    if data is None:
+        return None
+    fields, path = Fields(data, "response_format"), "response_format"
+    kind, described = fields.take("type"), fields.take("json_schema")
+    fields.refuse_rest()
+    if kind not in FORMS:
+        raise fields.refusal("type", kind, f"one of {', '.join(FORMS)} is wanted")
+    if kind == "text":
+        return None
+    if kind == "json_object":
+        return _json_form(path, {"type": "object"})
+    inner = Fields(described, f"{path}.json_schema")
+    for harmless in ("name", "description", "strict"):  # every schema is kept to, strict or not
+        inner.take(harmless)
+    schema = inner.take("schema", {})
+    inner.refuse_rest()
+    return _json_form(f"{path}.json_schema.schema", schema)
+
+
+def _structured(data: Any) -> AskedForm | None:
+    if data is None:
+        return None
+    path = "structured_outputs"
+    fields = Fields(data, path)
+    asked = {name: fields.take(name) for name in ("json", "regex", "choice")}
+    fields.refuse_rest()
+    given = [name for name, value in asked.items() if value is not None]
+    if len(given) != 1:
+        raise ApiError(f"{path} needs one of json, regex and choice", path, "invalid_value")
+    name, value = given[0], asked[given[0]]
+    if name == "json":
+        return _json_form(f"{path}.json", value)
+    if name == "regex":
+        if not isinstance(value, str):
+            raise fields.refusal(name, value, "a regular expression is wanted")
+        return AskedForm(f"{path}.regex", regex_grammar(value))
+    if not (isinstance(value, list) and value and all(isinstance(each, str) and each for each in value)):
+        raise fields.refusal(name, value, "a list of texts is wanted, none of them empty")
+    return AskedForm(f"{path}.choice", choice_grammar(value))
+
+
+def _json_form(path: str, schema: Any) -> AskedForm:
+    if not isinstance(schema, dict):
+        raise ApiError(f"{path} is no object, which a JSON schema is", path, "invalid_value")
+    try:
+        return AskedForm(path, json_grammar(schema))
+    except GrammarError as error:
+        raise ApiError(f"{path} cannot be kept to: {error}", path, "invalid_value") from error
 
 
 def _are_ids(value: Any, rules: Rules) -> bool:

@@ -17,6 +17,8 @@ KEY_BLOCK = 128  # tokens of the cache that generate reads at a time
 PREDICTED_PREFILL_TOKENS = 1024
 PREDICTED_PREFILL_MS = 97.4
 PREDICTED_GENERATE_MS = 9.98
+PREDICTED_TTFT_MS = 107  # this and the next: means at the planned load
+PREDICTED_TPOT_MS = 22.1
 
 
 @dataclass(frozen=True)

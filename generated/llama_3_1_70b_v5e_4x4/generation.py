@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .api import Asked
+from .constraints import Follower
 from .runner import Choosing
 from .sequence import Event, Finish, Request
 from .service import Service
@@ -50,6 +51,7 @@ class Generation:
     tokenizer: Tokenizer
     asked: Asked
     prompts: Sequence[Sequence[int]]
+    followers: Sequence[Follower | None]  # of each choice
     id: str
     events: asyncio.Queue[Event] = field(default_factory=asyncio.Queue)
 
@@ -61,7 +63,9 @@ class Generation:
     def _choice(self, nth: int, ends: frozenset[int]) -> Choice:
         asked, stop_ids = self.asked, ends | self.asked.stop_ids
         prompt = tuple(self.prompts[nth])
-        request = Request(f"{self.id}-{nth}", prompt, asked.max_tokens, Choosing(asked.sampling), stop_ids)
+        follower = self.followers[nth]
+        choosing, sync = Choosing(asked.sampling, follower), follower is not None
+        request = Request(f"{self.id}-{nth}", prompt, asked.max_tokens, choosing, stop_ids, sync)
         return Choice(request, TextStream(self.tokenizer, asked.stops))
 
     async def begin(self) -> None:

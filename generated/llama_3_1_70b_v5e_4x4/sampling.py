@@ -21,6 +21,7 @@ from .config import CANDIDATES, TOLD
 from .sharding import GENERATE
 
 MARKS = jnp.int16
+NO_TOKEN = -1  # where all tokens are forbidden, or the logits are no numbers
 COUNT, READ, FORBIDDEN = 0x1FFF, 0x2000, 0x4000  # parts of a mark: times chosen, in the prompt, may not be chosen
 
 
@@ -139,8 +140,9 @@ def choose(found: Candidates, sampling: Sampling, positions: jax.Array) -> Chose
     draw = jnp.argmax(jnp.where(allowed, scaled + _noise(sampling.seed, positions, order.size), -jnp.inf), axis=-1)
     place = jnp.where(sampling.temperature > 0, draw, 0)[:, None]
     logprobs, told = found.logits - found.whole[:, None], min(TOLD, order.size)
+    best = found.logits[:, 0]
     return Chosen(
-        jnp.take_along_axis(found.ids, place, axis=1)[:, 0],
+        jnp.where(jnp.isfinite(best), jnp.take_along_axis(found.ids, place, axis=1)[:, 0], NO_TOKEN),
         jnp.take_along_axis(logprobs, place, axis=1)[:, 0],
         found.ids[:, :told],
         logprobs[:, :told],

@@ -17,6 +17,8 @@ KEY_BLOCK = 128  # tokens of the cache that generate reads at a time
 PREDICTED_PREFILL_TOKENS = 128
 PREDICTED_PREFILL_MS = 177
 PREDICTED_GENERATE_MS = 91
+PREDICTED_TTFT_MS = 268  # this and the next: means at the planned load
+PREDICTED_TPOT_MS = 102
 
 
 @dataclass(frozen=True)

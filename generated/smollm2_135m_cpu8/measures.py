@@ -2,11 +2,15 @@
 """What a service measures: requests from their arrival to their end, generate steps, and what is in use."""
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import ceil
 from statistics import median
 
 from .scheduler import Scheduler
 from .sequence import Event, Finish
+
+LAST = 100  # steps and requests of which the newest times are told
 
 
 @dataclass
@@ -52,10 +56,13 @@ class Load:
     """What is in use, and what was counted since the start."""
 
     waiting: int = 0
+    queue: int = 0
     running: int = 0
     slots: int = 0
     free_pages: int = 0
     pages: int = 0
+    cached_pages: int = 0
+    cached_host_pages: int = 0
     read_tokens: int = 0
     made_tokens: int = 0
     dropped_tokens: int = 0
@@ -70,13 +77,17 @@ class Load:
 def load_of(scheduler: Scheduler, step_s: float | None) -> Load:
     """The load of a scheduler, whose thread this is called in."""
     places, counters = scheduler.places, scheduler.counters
-    cached, groups = places.cache.counters, range(scheduler.runner.groups)
+    cache, groups = places.cache, range(scheduler.runner.groups)
+    cached = cache.counters
     return Load(
         waiting=scheduler.waiting,
+        queue=scheduler.limits.queue,
         running=len(places.sequences()),
         slots=scheduler.runner.slots,
         free_pages=sum(places.pages.free(group) for group in groups),
         pages=len(groups) * scheduler.runner.pages_per_group,
+        cached_pages=cache.pages_in_hbm,
+        cached_host_pages=cache.pages_in_host,
         read_tokens=counters.read_tokens,
         made_tokens=counters.made_tokens,
         dropped_tokens=counters.dropped_tokens,
@@ -93,7 +104,7 @@ def load_of(scheduler: Scheduler, step_s: float | None) -> Load:
 class StepTimes:
     """Seconds of the last generate steps beside which no prompt was read."""
 
-    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=100))
+    seconds: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
 
     def note(self, seconds: float, steps: int, read_tokens: int) -> None:
         """Count what one call of the scheduler took, in which so many steps were called and tokens read."""
@@ -104,3 +115,32 @@ class StepTimes:
     def median_s(self) -> float | None:
         """The median, or None before the first."""
         return median(self.seconds) if self.seconds else None
+
+
+@dataclass
+class RequestTimes:
+    """Times to the first token and per token after it, in seconds, of the last requests that had such."""
+
+    ttft_s: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
+    tpot_s: deque[float] = field(default_factory=lambda: deque(maxlen=LAST))
+
+    def note(self, record: Record) -> None:
+        """Count a request that ended."""
+        for kept, seconds in ((self.ttft_s, record.ttft_s), (self.tpot_s, record.tpot_s)):
+            if seconds is not None:
+                kept.append(seconds)
+
+    def told_ms(self) -> dict[str, float | None]:
+        """Medians and 95th percentiles in milliseconds; None before the first."""
+        return {
+            "ttft_ms": percentile_ms(self.ttft_s, 50),
+            "ttft_p95_ms": percentile_ms(self.ttft_s, 95),
+            "tpot_ms": percentile_ms(self.tpot_s, 50),
+            "tpot_p95_ms": percentile_ms(self.tpot_s, 95),
+        }
+
+
+def percentile_ms(seconds: Iterable[float], percent: int) -> float | None:
+    """The least of `seconds` that so many percent of them do not exceed, in milliseconds; None where there are none."""
+    ranked = sorted(seconds)
+    return ranked[ceil(percent * len(ranked) / 100) - 1] * 1e3 if ranked else None

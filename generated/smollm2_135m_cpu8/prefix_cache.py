@@ -64,6 +64,16 @@ class PrefixCache:
         self._hbm: list[dict[Node, None]] = [{} for _ in range(pages.groups)]  # least recently used first
         self._host: dict[Node, None] = {}
 
+    @property
+    def pages_in_hbm(self) -> int:
+        """Pages of HBM that are kept, those that sequences use too among them."""
+        return sum(map(len, self._hbm))
+
+    @property
+    def pages_in_host(self) -> int:
+        """Pages that are kept in host memory."""
+        return len(self._host)
+
     def match(self, group: int, tokens: list[int]) -> list[Node]:
         """The longest path of cached pages that `tokens` begin with; at least one token is left to be read."""
         node, path = self._roots[group], []

@@ -23,6 +23,7 @@ from starlette.types import ASGIApp
 
 from .answers import Form
 from .api import Asked, Rules, read_request
+from .constraints import Follower, GrammarError, Grammars
 from .fields import ApiError, parse_object
 from .generation import Generation
 from .measures import Record
@@ -35,6 +36,9 @@ from .tokenizer import Tokenizer, TokenizerError
 Handler = Callable[[Request], Awaitable[ASGIApp]]
 RETRY_SECONDS = 1  # after which a client that was refused may come again
 BODY_SECONDS = 60  # in which a body must have come
+PAGE_MAY = (  # its own style and script, and questions to this server
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:"
+)
 log = logging.getLogger(__package__)
 
 
@@ -53,6 +57,7 @@ class _Server:
 
     service: Service
     tokenizer: Tokenizer
+    grammars: Grammars
     options: Options
     metrics: Metrics
     started: int  # seconds since 1970
@@ -60,7 +65,7 @@ class _Server:
 
 def create_app(service: Service, tokenizer: Tokenizer, options: Options) -> Starlette:
     """The application; the service is started and drained by whoever made it."""
-    server = _Server(service, tokenizer, options, Metrics(service), int(time.time()))
+    server = _Server(service, tokenizer, Grammars(tokenizer), options, Metrics(service), int(time.time()))
     service.observers.append(_log_request)
     routes = [
         _route(server, "/v1/completions", partial(_complete, server, False), "POST", locked=True),
@@ -114,7 +119,8 @@ async def _complete(server: _Server, chat: bool, request: Request) -> ASGIApp:
     body = await _read_body(request, server.options.body_bytes)
     asked = read_request(parse_object(body), chat, server.options.rules)
     prompts = await run_in_threadpool(_encode, server.tokenizer, asked)
-    made = Generation(server.service, server.tokenizer, asked, prompts, _new_id(chat))
+    followers = await run_in_threadpool(_followers, server.grammars, asked)
+    made = Generation(server.service, server.tokenizer, asked, prompts, followers, _new_id(chat))
     try:
         await made.begin()
     except PromptTooLong as error:
@@ -171,6 +177,16 @@ def _ids(tokenizer: Tokenizer, prompt: Any) -> list[int]:
     return list(prompt) if isinstance(prompt[0], int) else tokenizer.encode_chat(prompt)
 
 
+def _followers(grammars: Grammars, asked: Asked) -> list[Follower | None]:
+    """What each choice must keep to."""
+    if asked.form is None:
+        return [None] * len(asked.prompts)
+    try:
+        return [grammars.follower(asked.form.grammar) for _ in asked.prompts]
+    except GrammarError as error:
+        raise ApiError(f"{asked.form.field} cannot be kept to: {error}", asked.form.field, "invalid_value") from error
+
+
 def _new_id(chat: bool) -> str:
     return f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"
 
@@ -201,11 +217,12 @@ async def _metrics(server: _Server, _: Request) -> Response:
 
 
 async def _status(server: _Server, _: Request) -> Response:
-    return JSONResponse(status_of(server.service, server.options.rules.model))
+    return JSONResponse(status_of(server.metrics, server.options.rules.model))
 
 
 async def _page(_: Request) -> Response:
-    return HTMLResponse(Path(__file__).with_name("status.html").read_text(encoding="utf-8"))
+    text = Path(__file__).with_name("status.html").read_text(encoding="utf-8")
+    return HTMLResponse(text, headers={"Content-Security-Policy": PAGE_MAY})
 
 
 async def _http_error(_: Request, error: Exception) -> Response:

@@ -32,6 +32,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, without special tokens."""
 
+    def for_grammars(self) -> Any:
+        """The tokens as llguidance takes them: a name, the text of a tokenizer.json, or its TokenizerWrapper."""
+
 
 class ByteTokenizer:
     """Bytes as tokens, for models with random weights."""
@@ -49,6 +52,10 @@ class ByteTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text of those `ids` that are bytes."""
         return bytes(token for token in ids if token < 256).decode(errors="replace")
+
+    def for_grammars(self) -> str:
+        """Bytes as tokens."""
+        return "byte"
 
 
 class FileTokenizer:
@@ -81,6 +88,10 @@ class FileTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of `ids`, without special tokens."""
         return str(self._backend.decode(list(ids), skip_special_tokens=True))
+
+    def for_grammars(self) -> str:
+        """The text of its tokenizer.json."""
+        return str(self._backend.to_str())
 
     def _ids(self, text: str) -> list[int]:
         return list(self._backend.encode(text, add_special_tokens=False).ids)

@@ -11,6 +11,7 @@ from planner.render.axes import Axes, axis_sizes, ways
 from planner.render.generate import GenerateView, generate_view
 from planner.render.model import ModelSizes, read_model
 from planner.render.prefill import PrefillView, embedding_runs, prefill_view
+from planner.render.reductions import milliseconds
 from planner.render.rules import check_rules
 from planner.render.shapes import Shape, full_shape, tiny_shape
 from planner.render.stored import MATRICES, ReadTables, tables_read
@@ -79,6 +80,9 @@ class PackageView:
     slice: str
     digest: str
     accuracy: str
+    ttft_ms: str
+    tpot_ms: str
+    """Times to the first token and per token after it, as the plan predicts them for its load."""
     mesh: Mesh
     pool: Pool | None
     model: ModelSizes
@@ -199,6 +203,8 @@ def package_view(plan: Plan, digest: str) -> PackageView:
         slice=plan.slice,
         digest=digest,
         accuracy=plan.accuracy,
+        ttft_ms=milliseconds(plan.service.ttft_s),
+        tpot_ms=milliseconds(plan.service.tpot_s),
         mesh=plan.mesh,
         pool=plan.pool,
         model=model,

@@ -12,7 +12,7 @@ from tests.render.plans import make_plan
 from tests.render.test_render import LLAMA, PLAIN, code
 
 ROOT = Path(__file__).resolve().parents[2]
-SERVER = {"prometheus-client", "starlette", "uvicorn"}
+SERVER = {"llguidance", "prometheus-client", "starlette", "uvicorn"}
 
 
 def imported(text: str) -> Iterator[tuple[bool, str]]:
@@ -41,7 +41,7 @@ def test_the_readme_names_what_a_package_imports():
 def test_only_the_server_needs_what_servers_need():
     files = code(render_package(make_plan(PLAIN)))
     users = {name for name, text in files.items() if needs({name: text}) & SERVER}
-    assert {"server.py", "replies.py", "metrics.py", "serve.py"} == users
+    assert {"constraints.py", "server.py", "replies.py", "metrics.py", "serve.py"} == users
     reached, pending = set(), ["__init__", "service"]
     while pending:
         module = pending.pop()

@@ -13,7 +13,10 @@ from tests.serving.machine import END, Machine, Machines, PieceTokenizer, ids_of
 USER = [{"role": "user", "content": "hi"}]
 SHAPE = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 6}, "size": {"type": "integer", "maximum": 99, "minimum": 0}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 6},
+        "size": {"type": "integer", "maximum": 99, "minimum": 0},
+    },
     "required": ["name", "size"],
     "additionalProperties": False,
 }
@@ -93,7 +96,13 @@ REFUSED = [
     ({"response_format": {"type": "json_schema", "json_schema": {"x": 1}}}, "response_format.json_schema.x"),
     *(
         ({"structured_outputs": {"json": schema}}, "structured_outputs.json")
-        for schema in ({"type": "objec"}, {"$ref": "#/nope"}, {"type": "string", "pattern": "("}, "a", {"properties": 5})
+        for schema in (
+            {"type": "objec"},
+            {"$ref": "#/nope"},
+            {"type": "string", "pattern": "("},
+            "a",
+            {"properties": 5},
+        )
     ),
     *(({"structured_outputs": {"regex": regex}}, "structured_outputs.regex") for regex in ("(", "(?=a)b", 1)),
     *(({"structured_outputs": {"choice": texts}}, "structured_outputs.choice") for texts in ([], ["a", 1], "a", [""])),

@@ -140,6 +140,7 @@ def test_host_memory_forgets_what_was_used_least_recently(core: SimpleNamespace)
     cached = Cached(core, per_group=2, host_pages=2)
     cached.read([1, 1, 0], [2, 2, 0], [3, 3, 0], [4, 4, 0])
     assert [cached.found([each, each, 0]) for each in (1, 2, 3, 4)] == [0, 1, 1, 1]
+    assert (cached.cache.pages_in_hbm, cached.cache.pages_in_host) == (1, 2)
     assert cached.cache.counters.forgotten == 1
 
 

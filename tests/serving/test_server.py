@@ -498,14 +498,39 @@ def test_the_status_page_stands_alone_and_shows_what_is_told(machine: Machine, c
     status, headers, page = get(machine, "/")
     assert status == 200
     assert headers["content-type"].startswith("text/html")
-    assert not re.search(r"https?://|src=|@import|<link", page)
+    assert not re.search(r'https?://|src=|@import|url\(|<link(?! rel="icon" href="data:,">)', page)
+    assert '<link rel="icon" href="data:,">' in page  # else browsers ask for one, and complain that there is none
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert len(page.encode()) < 20_000
     assert "light dark" in page
     told = get(machine, "/status")[2]
-    for name in set(re.findall(r"\b(?:s|status)\.([a-z_]+)", page)) - {"json"}:
-        assert name in told
+    named = set(re.findall(r"\bs\.([a-z_0-9]+)", page))
+    assert {"state", "slots", "predicted_ttft_ms", "tpot_p95_ms", "finished"} <= named <= set(told)
     for row in ("batch", "q_heads", "kv_heads", "d_ff"):
         assert f"<td>{row}</td>" in page
     assert told["made_tokens"] == 16
+
+
+def test_the_status_has_predictions_times_and_ends_of_requests(machines: Machines):
+    machine = machines(limits={"queue": 9, "host_pages": 5}).listen()
+    before = get(machine, "/status")[2]
+    assert [before[name] for name in ("ttft_ms", "ttft_p95_ms", "tpot_ms", "tpot_p95_ms")] == [None] * 4
+    assert (before["finished"], before["refused"], before["cached_pages"]) == ({}, {}, 0)
+    with machine.client() as client:
+        for _ in range(2):
+            completion(client, max_tokens=16)
+    call(machine, "/v1/completions", b"nonsense")
+    wait_until(lambda: machine.service.load.running == 0)
+    told = get(machine, "/status")[2]
+    config = machine.package.module("config")
+    predicted = (config.PREDICTED_GENERATE_MS, config.PREDICTED_TTFT_MS, config.PREDICTED_TPOT_MS)
+    assert predicted == (told["predicted_step_ms"], told["predicted_ttft_ms"], told["predicted_tpot_ms"])
+    assert 0 < told["ttft_ms"] <= told["ttft_p95_ms"]
+    assert 0 < told["tpot_ms"] <= told["tpot_p95_ms"]
+    assert (told["finished"], told["refused"]) == ({"length": 2}, {"400": 1})
+    assert (told["queue"], told["cached_host_pages"]) == (9, 0)
+    assert told["cached_pages"] == len(list(machine.scheduler.places.cache.held())) > 0
+    assert told["uptime_s"] > before["uptime_s"] >= 0
 
 
 def test_each_request_is_a_line_of_json_in_the_log(machine: Machine, client: Any, caplog: pytest.LogCaptureFixture):

@@ -249,3 +249,16 @@ def test_steps_are_measured_where_no_prompt_is_read(package: Package):
     for seconds in (1.0, 2.0, 6.0):
         times.note(seconds, steps=2, read_tokens=0)
     assert times.median_s == 1.0
+
+
+def test_times_of_the_last_requests_are_told_in_milliseconds(package: Package):
+    measures = package.module("measures")
+    times = measures.RequestTimes()
+    times.note(measures.Record("never answered", 1, arrived=0.0, ended=9.0))
+    assert set(times.told_ms().values()) == {None}
+    for nth in range(1, 201):
+        first = nth / 1000
+        times.note(measures.Record(str(nth), 1, arrived=0.0, first=first, ended=first + 0.02, tokens=1 + nth % 2 * 10))
+    told = times.told_ms()
+    assert told == pytest.approx({"ttft_ms": 150, "ttft_p95_ms": 195, "tpot_ms": 2, "tpot_p95_ms": 2})
+    assert measures.percentile_ms([0.003, 0.001], 50) == pytest.approx(1)

@@ -1,0 +1,1 @@
+"""What needs a browser; `make browser` runs it, `make test` does not."""
