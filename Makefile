@@ -14,10 +14,10 @@ demo: $(DEMO)/made  ## plan, render and run a real model on 8 virtual CPU device
 	$(DEMO)/bin/shardwright demo
 
 test: check  ## everything CI runs
-	$(TEST)/bin/python -m pytest -n 2
+	$(TEST)/bin/python -m pytest -n 2 --dist worksteal
 
 exhaustive: check  ## all cases that the tests know, an hour or more on two cores
-	$(TEST)/bin/python -m pytest -n 2 -m ""
+	$(TEST)/bin/python -m pytest -n 2 --dist worksteal -m ""
 
 check: $(TEST)/made  ## format, lint, types
 	$(TEST)/bin/ruff format --check .

@@ -69,7 +69,12 @@ def planned(name: str) -> Plan:
     return example_plan("smollm2_135m_cpu8", *PLANS[name])
 
 
-@pytest.mark.parametrize("name", PLANS)
+MORE = {"weight_gathered_prefill", "three_kv_heads_on_an_axis_of_four"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] * (name in MORE)) for name in PLANS]
+)
 def test_first_tokens_and_logits_equal_the_plain_reading(name: str, tmp_path: Path) -> None:
     package = load_plan(planned(name), name, tmp_path)
     config, checkpoint = package.module("config").MODEL, package.module("checkpoint")
