@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, Generat
 def manager_of(weights: Path, batch: int) -> Any:
     """A started manager that has as many requests in a batch as the package has slots."""
     model = AutoModelForCausalLM.from_pretrained(
-        weights.parent, gguf_file=weights.name, dtype=torch.float32, attn_implementation="sdpa_paged"
+        weights.parent, gguf_file=weights.name, dtype=torch.float32, attn_implementation="sdpa"
     ).eval()
     greedy = GenerationConfig(do_sample=False, eos_token_id=-1, max_new_tokens=128)
     settings = ContinuousBatchingConfig(

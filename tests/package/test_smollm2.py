@@ -32,7 +32,7 @@ PROMPT = (
     "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
     "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\n"
 )
-TOKENS = 32
+TOKENS = 16
 
 
 @cache
@@ -69,7 +69,7 @@ def planned(name: str) -> Plan:
     return example_plan("smollm2_135m_cpu8", *PLANS[name])
 
 
-MORE = {"weight_gathered_prefill", "three_kv_heads_on_an_axis_of_four"}
+MORE = {"one_d_with_sequence_parallel_prefill", "weight_gathered_prefill", "three_kv_heads_on_an_axis_of_four"}
 
 
 @pytest.mark.parametrize(
