@@ -32,9 +32,9 @@ def test_the_optimum_is_that_of_every_pair(problem: Problem):
     assert found is None or faults(found.taken) == []
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=2, deadline=None)
 @given(specs(EIGHT, concurrency=4, most_slices=1))
-@pytest.mark.exhaustive
 def test_the_optimum_is_that_of_every_pair_on_three_axes(spec):
     problem = build(spec).problem
     last = replace(

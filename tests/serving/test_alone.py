@@ -60,8 +60,9 @@ def compiles_counted() -> Iterator[list[str]]:
     active = False
 
 
+# C1: sgl-project/sglang-jax#233, #234; vllm-project/tpu-inference#1967
 @pytest.mark.parametrize("name", ["one_device", "heads_by_batch"])
-def test_nothing_compiles_once_a_server_is_ready(tmp_path: Any, name: str) -> None:
+def test_c1_nothing_compiles_once_a_server_is_ready(tmp_path: Any, name: str) -> None:
     random, machine = Random(3), served(name, tmp_path, chunk=16)
     thirds = Thirds(machine.config.vocab)
     with compiles_counted() as seen:
