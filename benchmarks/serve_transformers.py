@@ -25,7 +25,7 @@ def manager_of(weights: Path, batch: int) -> Any:
     ).eval()
     greedy = GenerationConfig(do_sample=False, eos_token_id=-1, max_new_tokens=128)
     settings = ContinuousBatchingConfig(
-        page_size=16, num_blocks=1024, max_requests_per_batch=batch, max_batch_tokens=512
+        page_size=16, num_blocks=512, max_requests_per_batch=batch, max_batch_tokens=512
     )
     manager = model.init_continuous_batching(generation_config=greedy, continuous_batching_config=settings)
     manager.start()

@@ -91,16 +91,14 @@ def line(row: Row, done: Sequence[Served]) -> str:
     return text
 
 
-def lines(python: str | None, share: int) -> Iterator[str]:
+def lines(rows: Sequence[Row], python: str | None, share: int) -> Iterator[str]:
     """The table."""
     times = [f"{name} {of}" for name in ("TTFT", "TPOT") for of in ("p50", "p95", "p99")]
     yield f"{'load':<10}{'served by':<32}{'tokens/s':>9}" + "".join(f"{each:>9}" for each in times) + "  (ms)"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         arrivals: dict[str, list[Arrival]] = {load: make(share) for load, make in LOADS.items()}
-        for row in ROWS:
-            if row.theirs and python is None:
-                continue
+        for row in rows:
             requests = write(arrivals[row.load], folder / f"{row.load}.json")
             yield line(row, served(command_of(row, requests, folder, python)))
 
@@ -110,8 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--torch-python", metavar="PYTHON", help="with torch, transformers, accelerate and gguf")
     parser.add_argument("--quick", action="store_true", help="a quarter of the requests")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the rows with this text in load and name")
     options = parser.parse_args(arguments)
-    for text in lines(options.torch_python, 4 if options.quick else 1):
+    python = options.torch_python
+    rows = [row for row in ROWS if options.only in f"{row.load} {row.name}" and (python or not row.theirs)]
+    for text in lines(rows, python, 4 if options.quick else 1):
         print(text, flush=True)
 
 

@@ -114,7 +114,9 @@ def candidates(logits: jax.Array, summed: bool) -> Candidates:
     place each chip's own sum.
     """
     count = min(CANDIDATES, logits.shape[1])
-    best, ids = lax.top_k(logits, count)
+    # Without barriers the first of them are cut out of a sort of the whole vocabulary, which takes far longer. One around
+    # both stops XLA, which looks behind it for what is cut out.
+    best, ids = map(lax.optimization_barrier, lax.top_k(logits, count))
     whole = jax.nn.logsumexp(logits, axis=-1) if summed else best[:, 0]
     ids = ids + collectives.rank(GENERATE.vocab) * logits.shape[1]
     offers = jnp.stack([best, ids.astype(jnp.float32)], axis=-1)

@@ -1,7 +1,9 @@
 """Sampling on the chips: penalties, least probabilities, draws and log probabilities, against plain numpy."""
 
+import re
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -89,6 +91,19 @@ def test_a_neighbour_and_what_a_slot_held_before_change_nothing(served: Any) -> 
     engine.release(2)
     assert run(engine, sampling(repetition=1.3, frequency=0.5))[0] == alone
     engine.release(1)
+
+
+@pytest.mark.parametrize("name", ["one_device", *NAMES])
+def test_no_step_sorts_a_whole_vocabulary(tmp_path: Path, name: str) -> None:
+    case = EVERY[name]
+    package = load(replace(case, model={**case.model, "vocab": 4096}), tmp_path)
+    config, lower = package.module("config").MODEL, package.module("generate").lower_generate
+    for special in (False, True):
+        text = lower(config, package.mesh, special=special).compile().as_text()
+        assert 'custom_call_target="TopK"' in text
+        sorts = [line.partition(" sort(")[0] for line in text.splitlines() if " sort(" in line]
+        wide = [int(size) for line in sorts for size in re.findall(r",(\d+)\]", line)]
+        assert all(size <= 8 * 63 for size in wide)  # the candidates of 8 chips; each holds 512 tokens at least
 
 
 @pytest.fixture(scope="module")
