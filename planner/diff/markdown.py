@@ -1,19 +1,12 @@
-"""A difference as Markdown for a review comment: sentence and numbers on top, the rest folded away."""
+"""A difference as Markdown for a review comment: what matters on top, the rest folded away."""
 
 import re
 from collections.abc import Iterator
 
+from planner.diff.blocks import Block, Row, blocks
 from planner.diff.schema import PlanDiff
-from planner.diff.words import (
-    NO_CHANGES,
-    aligned,
-    amount,
-    change_text,
-    consequence,
-    headline,
-    plain_text,
-    sections,
-)
+from planner.diff.sentences import NO_CHANGES, headline, is_empty, policy_sentence
+from planner.diff.words import aligned, sections
 
 MARKER = "<!-- shardwright:plan-diff -->"
 """By this comment a CI job finds its own earlier comment and updates it."""
@@ -24,33 +17,68 @@ MAX_CHARACTERS = 60_000
 
 def diff_to_markdown(diff: PlanDiff, limit: int = MAX_CHARACTERS) -> str:
     """The comment, at most `limit` characters: details are cut first, the summary never."""
-    if not diff.changes:
-        return f"{MARKER}\n{NO_CHANGES}\n"
-    summary = "\n".join(
-        [MARKER, f"### {escaped(headline(diff))}", "", escaped(consequence(diff)), "", *number_table(diff), ""]
-    )
-    return f"{summary}\n{details(diff, limit - len(summary) - 1)}"
+    if is_empty(diff):
+        return "\n\n".join([f"{MARKER}\n{NO_CHANGES}", *filter(None, [escaped(policy_sentence(diff))])]) + "\n"
+    lines = [MARKER, f"### {escaped(headline(diff))}", ""]
+    folded = [block for block in blocks(diff) if block.detail and block.rows]
+    for block in blocks(diff):
+        lines += () if block.detail else [*block_lines(block)]
+    text = "\n".join(lines) + "\n"
+    for block in folded:
+        whole = folded_text(block)
+        text += whole if len(text) + len(whole) <= limit else ""
+    return text + details(diff, limit - len(text))
 
 
-def number_table(diff: PlanDiff) -> Iterator[str]:
-    """The numbers as a table."""
-    titles = ("base", "head") if diff.base == diff.head else (plain_text(diff.base), plain_text(diff.head))
-    yield f"| | {' | '.join(map(escaped, titles))} | change |"
-    yield "| --- | ---: | ---: | ---: |"
-    for number in diff.numbers:
-        cells = (number.title, amount(number.base, number), amount(number.head, number), change_text(number))
-        yield f"| {' | '.join(map(escaped, cells))} |"
+def block_lines(block: Block) -> Iterator[str]:
+    """A block and a blank line."""
+    if block.title:
+        yield from (f"**{escaped(block.title)}**", "")
+    for sentence in block.sentences:
+        bold = sentence.startswith("Policy broken")
+        yield from (f"**{escaped(sentence)}**" if bold else escaped(sentence), "")
+    if block.said:
+        fence = fence_of(block.said)
+        yield from (f"{fence}text", block.said, fence, "")
+    if block.items:
+        yield from (
+            f"{f'{index}.' if block.numbered else '-'} {escaped(item)}" for index, item in enumerate(block.items, 1)
+        )
+        yield ""
+    if block.rows:
+        yield from (*table_lines(block), "")
+
+
+def table_lines(block: Block) -> Iterator[str]:
+    """A table."""
+
+    def line(row: Row) -> str:
+        return f"| {' | '.join(map(escaped, row))} |".replace("|  |", "| |")
+
+    yield line(block.header)
+    yield f"| {' | '.join('---:' if i in block.numeric else '---' for i in range(len(block.header)))} |"
+    yield from map(line, block.rows)
+
+
+def folded_text(block: Block) -> str:
+    """A block that is folded away."""
+    inside = "\n".join(table_lines(block))
+    return f"<details><summary>{escaped(block.title)}</summary>\n\n{inside}\n\n</details>\n"
 
 
 def details(diff: PlanDiff, limit: int) -> str:
     """The changes in a folded diff block of at most `limit` characters; nothing where not even that fits."""
-    lines = list(detail_lines(diff))
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", "\n".join(lines))), default=0))
-    opening = f"<details><summary>What changed and why</summary>\n\n{fence}diff\n"
+    whole = "".join(f"{line}\n" for line in detail_lines(diff))
+    fence = fence_of(whole)
+    opening = f"<details><summary>Everything that differs, by address</summary>\n\n{fence}diff\n"
     closing = f"{fence}\n</details>\n"
-    whole = "".join(f"{line}\n" for line in lines)
     room = limit - len(opening) - len(closing)
-    return f"{opening}{shortened(whole, room)}{closing}" if room > 0 else ""
+    return f"{opening}{shortened(whole, room)}{closing}" if room > 0 and whole else ""
+
+
+def fence_of(text: str) -> str:
+    """A fence that nothing in a text closes."""
+    return "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
 
 
 def detail_lines(diff: PlanDiff) -> Iterator[str]:

@@ -1,0 +1,130 @@
+"""Which changed input made which decision: specs between base and head, solved with inputs changed one at a time.
+
+    alone       base with one input as in head decides as head does
+    either      so do several, each alone
+    together    none does alone; those are named without which head would not decide so
+    catalogue   base's own spec, solved today, decides as head does: prices changed since base was planned
+
+Each spec is solved once. What one input does alone is always solved, what head does without one only where a decision
+has no other explanation; with two inputs these are the same specs.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from planner.diff.compare import numbers
+from planner.diff.decisions import Decided, decided
+from planner.diff.inputs import UNSOLVED, mixed
+from planner.diff.schema import CATALOGUE, Alone, Decision, Input, PlanDiff
+from planner.diff.sides import Side
+from planner.errors import ShardwrightError
+from planner.plan.make import bare_plan
+from planner.plan.schema import Plan
+from planner.spec import is_consistent, spec_from_data
+
+MOST_INPUTS = 12
+"""More inputs than this are another service, not a change of one."""
+
+TOLD = (
+    "service.ttft_s",
+    "service.tpot_s",
+    "service.tokens_per_s",
+    "service.chip_seconds_per_million_tokens",
+    "generate.step_s",
+    "prefill.step_s",
+    "chips",
+)
+"""What is told of an input alone."""
+
+Named = frozenset[str]
+
+
+@dataclass
+class Mixes:
+    """The plans of specs between base and head, by the inputs that are as in head; each is solved once."""
+
+    base: Side
+    head: Side
+    inputs: Named
+    known: dict[Named, Plan | None] = field(default_factory=dict)
+    invalid: set[Named] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Sides that were solved today need no second time."""
+        for side, named in ((self.base, frozenset[str]()), (self.head, self.inputs)):
+            if side.solved:
+                self.known[named] = side.plan
+
+    def plan(self, named: Named) -> Plan | None:
+        """The plan with these inputs as in head, None where there is none."""
+        key = named - UNSOLVED if named != self.inputs else named
+        if key - UNSOLVED == self.inputs - UNSOLVED and self.inputs in self.known:
+            key = self.inputs
+        if key not in self.known:
+            self.known[key] = self.solve(key)
+        return self.known[key]
+
+    def solve(self, named: Named) -> Plan | None:
+        """The plan of one spec; a spec that cannot be is noted."""
+        try:
+            spec = spec_from_data(mixed(self.base.spec, self.head.spec, named))
+            if is_consistent(spec):
+                return bare_plan(spec)
+        except (ValidationError, ShardwrightError, LookupError):
+            pass
+        self.invalid.add(named)
+        return None
+
+    def decided(self, named: Named) -> Decided:
+        """What is decided with these inputs as in head; nothing where there is no plan."""
+        plan = self.plan(named)
+        return {} if plan is None else decided(plan)
+
+    def alone(self, address: str) -> Alone:
+        """What one input does when nothing else changes."""
+        named, own = frozenset({address}), self.plan(frozenset())
+        plan = self.plan(named)
+        if plan is None or own is None:
+            wrong = named - UNSOLVED in self.invalid
+            return Alone(verdict="invalid" if wrong else "infeasible" if plan is None else "plan")
+        return Alone(verdict="plan", numbers=tuple(each for each in numbers(own, plan) if each.address in TOLD))
+
+
+def attributed(found: PlanDiff, base: Side, head: Side) -> PlanDiff:
+    """A difference with the causes of its decisions and what each input does alone."""
+    if any(side.plan is not None and side.plan.proof.near is not None for side in (base, head)):
+        return found.model_copy(update={"attribution": "near"})
+    if len(found.inputs) > MOST_INPUTS:
+        return found.model_copy(update={"attribution": "too_many"})
+    if not found.inputs or (len(found.inputs) == 1 and base.solved and head.solved):
+        return found
+    mixes = Mixes(base, head, frozenset(each.address for each in found.inputs))
+    inputs = tuple(each.model_copy(update={"alone": mixes.alone(each.address)}) for each in found.inputs)
+    caused = tuple(with_causes(each, mixes, found.inputs) for each in found.decisions)
+    return found.model_copy(update={"inputs": inputs, "decisions": caused, "attribution": "solved"})
+
+
+def with_causes(decision: Decision, mixes: Mixes, inputs: Iterable[Input]) -> Decision:
+    """A decision with the inputs that made it."""
+    wanted, address = decision.head, decision.address
+    if mixes.decided(frozenset()).get(address, "") == wanted:
+        return decision.model_copy(update={"causes": (CATALOGUE,), "how": "catalogue"})
+    alone = tuple(each for each in names(inputs) if reaches(mixes, frozenset({each}), address, wanted))
+    if alone:
+        return decision.model_copy(update={"causes": alone, "how": "alone" if len(alone) == 1 else "either"})
+    if not reaches(mixes, mixes.inputs, address, wanted):
+        return decision.model_copy(update={"causes": (CATALOGUE,), "how": "catalogue"})
+    needed = tuple(each for each in names(inputs) if not reaches(mixes, mixes.inputs - {each}, address, wanted))
+    return decision.model_copy(update={"causes": needed or tuple(names(inputs)), "how": "together"})
+
+
+def reaches(mixes: Mixes, named: Named, address: str, wanted: str) -> bool:
+    """Whether a plan with these inputs as in head decides as wanted."""
+    return mixes.plan(named) is not None and mixes.decided(named).get(address, "") == wanted
+
+
+def names(inputs: Iterable[Input]) -> Iterator[str]:
+    """The addresses of inputs that a decision can depend on."""
+    yield from (each.address for each in inputs if each.address not in UNSOLVED)

@@ -1,0 +1,39 @@
+"""Files of a git revision: `REV:path` from the root of the repository, as `git show` takes it; `REV:./path` from here."""
+
+import subprocess
+from posixpath import dirname, join, normpath
+
+from planner.errors import PlanFileError
+
+HINT = "give a file, or REV:path with a path from the root of the repository (REV:./path from here)"
+
+
+def is_revision(name: str) -> bool:
+    """Whether a name has the form of a file of a revision."""
+    revision, colon, path = name.partition(":")
+    return bool(colon and revision and path) and not revision.startswith("-")
+
+
+def text_at(name: str) -> str:
+    """The text of `REV:path`; raises PlanFileError."""
+    found = blob(name)
+    if found is None:
+        raise PlanFileError(f"{name}: cannot be read: {HINT}")
+    return found
+
+
+def blob(name: str) -> str | None:
+    """The text of `REV:path`, None for nothing there or no text."""
+    try:
+        done = subprocess.run(["git", "cat-file", "blob", name], capture_output=True, check=False)
+        return done.stdout.decode("utf-8-sig") if done.returncode == 0 else None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def beside(name: str, path: str) -> str | None:
+    """The text of a file that a file of a revision names, from where that lies; None for nothing there."""
+    revision, _, own = name.partition(":")
+    start = "./" if own.startswith("./") else ""
+    joined = normpath(join(dirname(own), path))
+    return blob(f"{revision}:{start}{joined}")
