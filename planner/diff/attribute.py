@@ -17,11 +17,13 @@ from pydantic import ValidationError
 from planner.diff.compare import numbers
 from planner.diff.decisions import Decided, decided
 from planner.diff.inputs import UNSOLVED, mixed
-from planner.diff.schema import CATALOGUE, Alone, Decision, Input, PlanDiff
+from planner.diff.schema import CATALOGUE, Alone, Decision, Input, Number, PlanDiff
 from planner.diff.sides import Side
 from planner.errors import ShardwrightError
+from planner.plan.chosen import chosen_of
 from planner.plan.make import bare_plan
 from planner.plan.schema import Plan
+from planner.problem.costs import total_s
 from planner.spec import is_consistent, spec_from_data
 
 MOST_INPUTS = 12
@@ -37,6 +39,9 @@ TOLD = (
     "chips",
 )
 """What is told of an input alone."""
+
+SAME_PRICES = 1e-4
+"""Plan files hold six digits."""
 
 Named = frozenset[str]
 
@@ -98,12 +103,29 @@ def attributed(found: PlanDiff, base: Side, head: Side) -> PlanDiff:
         return found.model_copy(update={"attribution": "near"})
     if len(found.inputs) > MOST_INPUTS:
         return found.model_copy(update={"attribution": "too_many"})
-    if not found.inputs or (len(found.inputs) == 1 and base.solved and head.solved):
+    if base.plan is not None and not base.solved:
+        found = found.model_copy(update={"repriced": repriced(base.plan)})
+    able = tuple(names(found.inputs))
+    if not able or (len(able) == 1 and base.solved and head.solved):
         return found
     mixes = Mixes(base, head, frozenset(each.address for each in found.inputs))
-    inputs = tuple(each.model_copy(update={"alone": mixes.alone(each.address)}) for each in found.inputs)
+    inputs = tuple(
+        each.model_copy(update={"alone": mixes.alone(each.address)}) if each.address in able else each
+        for each in found.inputs
+    )
     caused = tuple(with_causes(each, mixes, found.inputs) for each in found.decisions)
     return found.model_copy(update={"inputs": inputs, "decisions": caused, "attribution": "solved"})
+
+
+def repriced(plan: Plan) -> tuple[Number, ...]:
+    """The steps of a plan's own layouts as it says, and by today's prices; nothing where these are the same."""
+    chosen = chosen_of(plan)
+    today = (
+        ("generate.step_s", "generate step", plan.generate.step_s, total_s(chosen.generate_parts(), chosen.machine)),
+        ("prefill.step_s", "prefill", plan.prefill.step_s, total_s(chosen.prefill_parts(), chosen.reads.machine)),
+    )
+    told = tuple(Number(address=a, title=t, unit="s", base=before, head=now) for a, t, before, now in today)
+    return told if any(abs(each.change) > SAME_PRICES * each.head for each in told) else ()
 
 
 def with_causes(decision: Decision, mixes: Mixes, inputs: Iterable[Input]) -> Decision:

@@ -10,8 +10,10 @@ from planner.diff.sentences import (
     better_and_worse,
     cause_text,
     grouped,
+    is_empty,
     limit_text,
     policy_sentence,
+    repriced_text,
     why,
 )
 from planner.diff.words import amount, change_text, plain_text
@@ -20,6 +22,8 @@ MOST_ROWS = 20
 """Rows of a table, and lines of a list, that a review shows; JSON holds all."""
 MAIN = ("service.", "chips", "generate.step_s", "prefill.step_s", "hbm.total", "hbm.headroom")
 """Numbers of the first table, by how their addresses begin; the others are detail."""
+
+VERDICTS = ("broken", "waived", "unknown", "kept")
 
 Row = tuple[str, ...]
 
@@ -46,6 +50,8 @@ def blocks(diff: PlanDiff) -> Iterator[Block]:
     if diff.infeasible is not None:
         yield Block(said=diff.infeasible.message)
     yield from policy_blocks(diff)
+    if is_empty(diff):
+        return
     if diff.numbers:
         yield Block(sentences=(*better_and_worse(diff),))
         yield number_block(diff, detail=False)
@@ -64,29 +70,41 @@ def number_block(diff: PlanDiff, *, detail: bool) -> Block:
     listed = [each for each in diff.numbers if each.address.startswith(MAIN) != detail]
     rows = tuple((n.title, amount(n.base, n), amount(n.head, n), change_text(n)) for n in listed)
     return Block(
-        "HBM of a chip" if detail else "", header=("", *titles, "change"), rows=rows, numeric=(1, 2, 3), detail=detail
+        hbm_title(diff) if detail else "", header=("", *titles, "change"), rows=rows, numeric=(1, 2, 3), detail=detail
     )
+
+
+def hbm_title(diff: PlanDiff) -> str:
+    """Whose HBM it is: of generate slices, where prefill has slices of its own."""
+    apart = any(change.address.startswith("pool.") for change in diff.changes)
+    return "HBM of a chip (of generate slices, where prefill has its own)" if apart else "HBM of a chip"
 
 
 def policy_blocks(diff: PlanDiff) -> Iterator[Block]:
-    """The verdict of the policy: every rule that is not kept, in the order of the file."""
+    """The verdict of the policy: broken rules first, then the others in the order of the file."""
     if diff.policy is None:
         return
-    listed = [each for each in diff.policy.verdicts if each.verdict != "kept"]
-    yield Block(sentences=(policy_sentence(diff),), items=(*map(verdict_text, listed), *diff.policy.notes))
-
-
-def verdict_text(verdict: Verdict) -> str:
-    """A rule that is not kept: place, rule, what was found."""
-    waiver = f"; {verdict.waiver}" if verdict.waiver else ""
-    return f"{verdict.place}: {verdict.rule} {verdict.demand} is {verdict.verdict}: {verdict.found}{waiver}".replace(
-        "is unknown", "was not judged"
+    listed = sorted(diff.policy.verdicts, key=lambda each: VERDICTS.index(each.verdict))
+    if is_empty(diff):
+        listed = [each for each in listed if each.verdict != "kept"]
+    yield Block(
+        sentences=(policy_sentence(diff),),
+        items=cut_items(diff.policy.notes),
+        header=("where", "rule", "verdict", "found"),
+        rows=cut(tuple(map(verdict_row, listed))),
     )
+
+
+def verdict_row(verdict: Verdict) -> Row:
+    """A rule: where it stands, what it demands, what was found."""
+    demanded = f"forbid {verdict.rule}" if verdict.demand == "forbidden" else f"{verdict.rule} {verdict.demand}"
+    found = f"{verdict.found}; {verdict.waiver}" if verdict.waiver else verdict.found
+    return verdict.place, demanded, "not judged" if verdict.verdict == "unknown" else verdict.verdict, found
 
 
 def input_blocks(diff: PlanDiff) -> Iterator[Block]:
     """What the author changed, and what each input does alone where that was solved."""
-    sentence = why(diff)
+    sentences = tuple(each for each in (why(diff), repriced_text(diff)) if each)
     solved = any(each.alone for each in diff.inputs)
     header = ("input", "base", "head", *(["alone, against base"] if solved else []))
     rows = tuple(
@@ -99,9 +117,9 @@ def input_blocks(diff: PlanDiff) -> Iterator[Block]:
         for each in diff.inputs
     )
     if rows:
-        yield Block("Inputs that changed", sentences=(sentence,) if sentence else (), header=header, rows=cut(rows))
-    elif sentence:
-        yield Block(sentences=(sentence,))
+        yield Block("Inputs that changed", sentences=sentences, header=header, rows=cut(rows))
+    elif sentences:
+        yield Block(sentences=sentences)
 
 
 def decision_blocks(diff: PlanDiff) -> Iterator[Block]:
@@ -114,7 +132,7 @@ def decision_blocks(diff: PlanDiff) -> Iterator[Block]:
     if diff.attribution in ("not_asked", "too_many", "near"):
         items = (f"{', '.join(each.address for each in diff.decisions)}.",)
     told = ATTRIBUTION[diff.attribution]
-    yield Block("Decisions that changed", sentences=(told,) if told else (), items=items)
+    yield Block("Decisions that changed", sentences=(told,) if told else (), items=cut_items(items))
     rows = tuple(
         (e.address, plain_text(e.base) or "–", plain_text(e.head) or "–", cause_text(e)) for e in diff.decisions
     )
@@ -130,6 +148,11 @@ def forced_blocks(diff: PlanDiff) -> Iterator[Block]:
         return
     yield Block("What it forces", items=tuple(f"{each.force}: {each.text}" for each in diff.forced))
     yield Block("In this order", items=diff.order, numbered=True)
+
+
+def cut_items(items: tuple[str, ...]) -> tuple[str, ...]:
+    """The first items of a list, and how many more there are."""
+    return items if len(items) <= MOST_ROWS else (*items[:MOST_ROWS], f"… {len(items) - MOST_ROWS} more")
 
 
 def cut(rows: tuple[Row, ...]) -> tuple[Row, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from planner.diff.facts import PHASES, choices, phase_of
+from planner.diff.inputs import UNSOLVED
 from planner.diff.schema import CATALOGUE, Attribution, Decision, How, Input
 from planner.plan.schema import Plan
 
@@ -48,8 +49,9 @@ def different(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
 
 def plain_cause(inputs: tuple[Input, ...]) -> tuple[Attribution, tuple[str, ...], How]:
     """The cause of every decision where one input changed, or none did."""
-    if not inputs:
+    able = [each.address for each in inputs if each.address not in UNSOLVED]
+    if not able:
         return "no_input", (CATALOGUE,), "catalogue"
-    if len(inputs) == 1:
-        return "only_input", (inputs[0].address,), "only_input"
+    if len(able) == 1:
+        return "only_input", tuple(able), "only_input"
     return "not_asked", (), "unknown"

@@ -36,7 +36,7 @@ def forced(base: Plan, head: Plan, changes: Iterable[Change], inputs: Iterable[I
         )
     yield from chips_forced(base, head)
     if drops and base.pool is not None and head.pool is not None:
-        told = "prefill and generate slices must be replaced together: old ones cannot hand over keys and values to new ones"
+        told = "prefill and generate slices must be replaced together: old ones cannot hand keys and values to new"
         yield Forced(force="redeploy_together", text=told)
 
 
@@ -93,13 +93,14 @@ def deployment(base: Plan, head: Plan, forces: frozenset[str]) -> Iterator[str]:
     if not forces:
         return
     if "recompile" not in forces:
-        yield f"{'Add' if head.chips > base.chips else 'Drain and remove'} slices with the package that runs today."
+        yield f"{'Add' if head.chips > base.chips else 'Drain and stop'} slices with the package that runs today."
         return
     if forces & {"replace_model", "rewrite_weights"}:
         yield "Have the checkpoint ready where servers load it."
-    yield "Render the package from the new plan and `verify` it."
-    spare = head.chips if forces & {"other_slices", "redeploy_together"} else slice_chips(head)
-    yield f"Have {spare} chips beside those that serve, or take the service down meanwhile."
+    yield "Render the package from the new plan (shardwright render) and check it (shardwright verify)."
+    spare = slice_chips(head)
+    at_once = f" ({head.chips} to switch at once)" if head.chips > spare else ""
+    yield f"Have {spare} chips free beside those that serve{at_once}, or take the service down meanwhile."
     what = (
         "prefill and generate slices of the new plan together"
         if head.pool is not None

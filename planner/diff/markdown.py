@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from planner.diff.blocks import Block, Row, blocks
 from planner.diff.schema import PlanDiff
-from planner.diff.sentences import NO_CHANGES, headline, is_empty, policy_sentence
+from planner.diff.sentences import headline, is_empty
 from planner.diff.words import aligned, sections
 
 MARKER = "<!-- shardwright:plan-diff -->"
@@ -13,21 +13,31 @@ MARKER = "<!-- shardwright:plan-diff -->"
 
 MAX_CHARACTERS = 60_000
 """GitHub refuses comments over 65,536 characters."""
+MAX_SAID = 10_000
+ROOM = 200
+"""Characters for the note of what is left out."""
+ALL = "Everything that differs, by address"
 
 
 def diff_to_markdown(diff: PlanDiff, limit: int = MAX_CHARACTERS) -> str:
     """The comment, at most `limit` characters: details are cut first, the summary never."""
-    if is_empty(diff):
-        return "\n\n".join([f"{MARKER}\n{NO_CHANGES}", *filter(None, [escaped(policy_sentence(diff))])]) + "\n"
-    lines = [MARKER, f"### {escaped(headline(diff))}", ""]
+    title = f"{headline(diff)}." if is_empty(diff) else f"### {escaped(headline(diff))}"
+    lines = [MARKER, title, *([] if is_empty(diff) and diff.policy is None else [""])]
     folded = [block for block in blocks(diff) if block.detail and block.rows]
     for block in blocks(diff):
         lines += () if block.detail else [*block_lines(block)]
     text = "\n".join(lines) + "\n"
+    left_out = []
     for block in folded:
         whole = folded_text(block)
-        text += whole if len(text) + len(whole) <= limit else ""
-    return text + details(diff, limit - len(text))
+        if len(text) + len(whole) <= limit - ROOM:
+            text += whole
+        else:
+            left_out.append(block.title)
+    listed = details(diff, limit - len(text) - ROOM)
+    left_out += [] if listed or not diff.changes else [ALL]
+    note = f"Left out, to fit: {', '.join(left_out)}. Text, JSON and HTML have it.\n" if left_out else ""
+    return text + listed + (f"\n{note}" if listed and note else note)
 
 
 def block_lines(block: Block) -> Iterator[str]:
@@ -39,7 +49,8 @@ def block_lines(block: Block) -> Iterator[str]:
         yield from (f"**{escaped(sentence)}**" if bold else escaped(sentence), "")
     if block.said:
         fence = fence_of(block.said)
-        yield from (f"{fence}text", block.said, fence, "")
+        said = shortened(block.said, MAX_SAID).removesuffix("\n")
+        yield from (f"{fence}text", said, fence, "")
     if block.items:
         yield from (
             f"{f'{index}.' if block.numbered else '-'} {escaped(item)}" for index, item in enumerate(block.items, 1)
@@ -70,7 +81,7 @@ def details(diff: PlanDiff, limit: int) -> str:
     """The changes in a folded diff block of at most `limit` characters; nothing where not even that fits."""
     whole = "".join(f"{line}\n" for line in detail_lines(diff))
     fence = fence_of(whole)
-    opening = f"<details><summary>Everything that differs, by address</summary>\n\n{fence}diff\n"
+    opening = f"<details><summary>{ALL}</summary>\n\n{fence}diff\n"
     closing = f"{fence}\n</details>\n"
     room = limit - len(opening) - len(closing)
     return f"{opening}{shortened(whole, room)}{closing}" if room > 0 and whole else ""

@@ -52,6 +52,7 @@ UNEXPLAINED = "unexplained_predictions"
 FORBIDDEN = (*(each for each in get_args(Force) if each != "fewer_chips"), UNEXPLAINED)
 """What `forbid` may name: everything that costs work, and predictions that moved though nothing else did."""
 KEYS = (*METRICS, "forbid", "waivers")
+LONGEST_REASON = 200
 WAIVER_KEYS = ("allow", "reason", "until")
 
 DEMAND = re.compile(r"\s*(<=|>=|≤|≥|\+|-|−)\s*(\d+\.?\d*|\.\d+)\s*(%|[A-Za-z/-]*)\s*")
@@ -235,8 +236,10 @@ def unknown(name: str, known: tuple[str, ...], place: Position, opening: str) ->
 
 def demand(name: str, node: Node, place: Position) -> Demand:
     """What is demanded of a metric; raises Wrong."""
-    metric, text = METRICS[name], str(node.plain).strip()
-    match = DEMAND.fullmatch(text) if isinstance(node.value, str) else None
+    metric = METRICS[name]
+    # A signed number, such as +0, is read as a number: its sign stands in the file alone.
+    text = node.value if isinstance(node.value, str) else place.text[place.column - 1 :][: place.length]
+    match = DEMAND.fullmatch(text)
     if match is None:
         bound = "<=" if metric.less_is_better else ">="
         change = "+" if metric.less_is_better else "-"
@@ -283,6 +286,9 @@ def waiver(item: Node) -> Waiver:
         raise unknown(name, (*METRICS, *FORBIDDEN), allow.place, "no rule is called")
     if not why:
         raise Wrong("reason", "a waiver needs a reason", reason.place, "say who decided it and what ends it")
+    if len(why) > LONGEST_REASON:
+        message = f"a reason of {len(why)} characters is too long"
+        raise Wrong("reason", message, reason.place, f"say it in {LONGEST_REASON}, and link to the rest")
     return Waiver(name, " ".join(why.split()), day(until), line_of(allow.key))
 
 

@@ -1,4 +1,4 @@
-"""Files of a git revision: `REV:path` from the root of the repository, as `git show` takes it; `REV:./path` from here."""
+"""Files of a git revision: `REV:path` from the root of the repository, `REV:./path` from here, as for `git show`."""
 
 import subprocess
 from posixpath import dirname, join, normpath

@@ -48,7 +48,7 @@ Force = Literal[
 class Record(BaseModel):
     """A frozen piece of a difference; unknown keys of a later minor version are ignored."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
 
 
 class Number(Record):
@@ -171,6 +171,9 @@ class PlanDiff(Record):
     inputs: tuple[Input, ...] = ()
     decisions: tuple[Decision, ...] = ()
     attribution: Attribution = "not_asked"
+    repriced: tuple[Number, ...] = Field(
+        default=(), description="Steps of base's own layouts as base says, and by today's prices, where these differ."
+    )
     forced: tuple[Forced, ...] = ()
     order: tuple[str, ...] = Field(default=(), description="Steps that bring head into service, in order.")
     changes: tuple[Change, ...]

@@ -3,16 +3,15 @@
 from collections.abc import Iterator
 
 from planner.diff.schema import CATALOGUE, NOTHING_ELSE, Alone, Decision, Input, Limit, Number, PlanDiff
-from planner.diff.words import amount, change_text, counted, joined
+from planner.diff.words import amount, change_text, counted, joined, plain_text
 from planner.plan.units import digits, seconds_text
 
-NO_CHANGES = "No changes."
 LEAST_PERCENT = 0.05
 """Changes below this are not worth a sentence; tables show them."""
+LEAST_SHARE = 0.005
 COST = "service.chip_seconds_per_million_tokens"
 MONEY = "service.money_per_million_tokens"
 FORCED_SHORTLY = {
-    "replace_model": "another model",
     "rewrite_weights": "weights must be converted",
     "reshard_weights": "weights must be resharded",
     "drop_kv_cache": "running KV caches cannot be kept",
@@ -42,17 +41,18 @@ def is_empty(diff: PlanDiff) -> bool:
 def headline(diff: PlanDiff) -> str:
     """What matters in one sentence, without its full stop."""
     if diff.infeasible is not None:
-        name = diff.head if diff.infeasible.side == "head" else diff.base
+        name = plain_text(diff.head if diff.infeasible.side == "head" else diff.base)
         return f"No feasible plan for {diff.infeasible.side} ({name})"
     if is_empty(diff):
-        return NO_CHANGES.removesuffix(".")
+        return "No changes"
     steps = list(step_clauses(diff))
     clauses = [*steps, *cost_clauses(diff), *chip_clauses(diff), *stored_clauses(diff)]
     if not clauses:
         return unmoved(diff)
     if not steps:
         clauses.insert(0, "steps unchanged")
-    return capitalised(", ".join(clauses))
+    opening = "another model: " if "replace_model" in diff.forces else "" if diff.inputs else "no input changed, but "
+    return capitalised(opening + ", ".join(clauses))
 
 
 def unmoved(diff: PlanDiff) -> str:
@@ -93,6 +93,8 @@ def chip_clauses(diff: PlanDiff) -> Iterator[str]:
 
 def stored_clauses(diff: PlanDiff) -> Iterator[str]:
     """What becomes of weights and caches that servers hold; the first that says it all."""
+    if "replace_model" in diff.forces:
+        return
     told = [text for force, text in FORCED_SHORTLY.items() if force in diff.forces]
     yield from told[:1]
 
@@ -116,7 +118,9 @@ def better_and_worse(diff: PlanDiff) -> Iterator[str]:
     """What gets better and what worse, of what users and owners see."""
     found: dict[bool, list[str]] = {True: [], False: []}
     for number in diff.numbers:
-        if number.address in JUDGED and (visible(number) if number.unit != "share" else abs(number.change) > 5e-4):
+        if number.address in JUDGED and (
+            visible(number) if number.unit != "share" else abs(number.change) >= LEAST_SHARE
+        ):
             more = number.change > 0
             found[more == (number.address in MORE_IS_BETTER)].append(moved_text(number))
     if diff.numbers and not any(found.values()):
@@ -124,10 +128,12 @@ def better_and_worse(diff: PlanDiff) -> Iterator[str]:
     for word, listed in (("Better", found[True]), ("Worse", found[False])):
         if listed:
             yield f"{word}: {', '.join(listed)}."
+    if diff.numbers and not diff.limits:
+        yield "The head spec sets no limits on TTFT and TPOT."
     if COST in {each.address for each in diff.numbers} and diff.number(MONEY) is None and other_chips(diff):
         yield (
-            "The chips differ, and so does the price of a chip-second: hardware.price_per_chip_hour in both specs would "
-            "tell which is cheaper."
+            "The chips differ, and so does the price of a chip-second: hardware.price_per_chip_hour in both specs "
+            "would tell which is cheaper."
         )
 
 
@@ -139,8 +145,10 @@ def other_chips(diff: PlanDiff) -> bool:
 def moved_text(number: Number) -> str:
     """A number and how far it moved: `TPOT −23.4%`."""
     sign = "−" if number.change < 0 else "+"
-    if number.unit in ("share", "chips"):
-        return f"{SHORT[number.address]} {change_text(number).split(' (')[0]}"
+    if number.unit == "chips":
+        return f"{digits(abs(number.change))} {'fewer' if number.change < 0 else 'more'} chips"
+    if number.unit == "share":
+        return f"{SHORT[number.address]} {change_text(number)}"
     return f"{SHORT[number.address]} {sign}{size(number)}"
 
 
@@ -164,7 +172,7 @@ def reached_text(reached_s: float | None, limit: Limit) -> str:
 def alone_text(found: Input) -> str:
     """What an input does alone."""
     if found.alone is None:
-        return ""
+        return "nothing: no plan depends on it"
     match found.alone.verdict:
         case "infeasible":
             return "no feasible plan"
@@ -187,7 +195,7 @@ def why(diff: PlanDiff) -> str:
         return why_infeasible(diff)
     marked = sum(NOTHING_ELSE in change.reasons for change in diff.changes)
     if not marked and (diff.inputs or not diff.decisions):
-        return ""
+        return f"{CATALOGUE_TEXT} changed since base was planned.".capitalize() if diff.repriced else ""
     moved = f"{counted(marked, 'prediction', 'predictions')} moved" if marked else ""
     if diff.inputs:
         return f"{moved} though nothing that explains it did: {CATALOGUE_TEXT} changed as well."
@@ -196,11 +204,17 @@ def why(diff: PlanDiff) -> str:
     return f"No input changed, but {CATALOGUE_TEXT} did: {joined([each for each in (moved, decided) if each])}{stays}."
 
 
+def repriced_text(diff: PlanDiff) -> str:
+    """What base's own layouts would take by today's prices; nothing where these are those of base."""
+    told = [f"the {n.title} {seconds_text(n.base)} -> {seconds_text(n.head)}" for n in diff.repriced]
+    return f"With the decisions of base, today's prices alone move {joined(told)}." if told else ""
+
+
 def why_infeasible(diff: PlanDiff) -> str:
     """Which input leaves a side without a plan."""
     assert diff.infeasible is not None
     if len(diff.inputs) == 1:
-        return "It is the only input that changed."
+        return "No other input that a plan depends on changed."
     wanted = "infeasible" if diff.infeasible.side == "head" else "plan"
     alone = [each.address for each in diff.inputs if each.alone and each.alone.verdict == wanted]
     if not any(each.alone for each in diff.inputs):
@@ -211,7 +225,7 @@ def why_infeasible(diff: PlanDiff) -> str:
 
 ATTRIBUTION = {
     "solved": "Causes were found by planning base with the inputs of head one at a time.",
-    "only_input": "It is the only input that changed.",
+    "only_input": "No other input that a plan depends on changed.",
     "no_input": "",
     "not_asked": "Which input caused which decision was not solved; `--attribute` does.",
     "too_many": "Too many inputs changed to tell which caused which decision.",

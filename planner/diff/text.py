@@ -4,14 +4,12 @@ from collections.abc import Iterator
 
 from planner.diff.blocks import Block, Row, blocks
 from planner.diff.schema import PlanDiff
-from planner.diff.sentences import NO_CHANGES, headline, is_empty, policy_sentence
+from planner.diff.sentences import headline
 from planner.diff.words import aligned, amount, change_text, sections
 
 
 def diff_to_text(diff: PlanDiff) -> str:
-    """Sentences, numbers, and what changed; one line when nothing did, and one more for a policy."""
-    if is_empty(diff):
-        return "\n".join([NO_CHANGES, *filter(None, [policy_sentence(diff)])]) + "\n"
+    """Sentences, numbers, and what changed; one line when nothing did."""
     lines = [f"{headline(diff)}."]
     for block in blocks(diff):
         lines += block_lines(block)

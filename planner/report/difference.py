@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from planner.diff.blocks import Block, blocks
 from planner.diff.markdown import detail_lines
 from planner.diff.schema import PlanDiff
-from planner.diff.sentences import headline, is_empty, policy_sentence
+from planner.diff.sentences import headline
 from planner.report.html import Html, element, joined, table
 from planner.report.style import STYLE
 
@@ -27,10 +27,6 @@ def diff_html(diff: PlanDiff) -> str:
 
 def parts(diff: PlanDiff) -> Iterator[Html]:
     """What stands below the headline."""
-    if is_empty(diff):
-        if diff.policy is not None:
-            yield element("p", policy_sentence(diff))
-        return
     yield from map(block_html, blocks(diff))
     lines = "\n".join(detail_lines(diff))
     if lines:
