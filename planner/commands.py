@@ -144,9 +144,13 @@ class DiffRequest:
 
 def diff_command(base: str, head: str, wanted: DiffRequest) -> int:
     """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
-    from planner.diff import RENDERERS, Request, read_policy, review
+    from planner.diff import RENDERERS, Request, review
 
-    policy = None if wanted.policy is None else read_policy(wanted.policy)
+    policy = None
+    if wanted.policy is not None:
+        from planner.diff.policy import read_policy
+
+        policy = read_policy(wanted.policy)
     today = wanted.today or date.today()
     found = review(Request(base, head, wanted.overrides, wanted.attribute, policy, today))
     if wanted.style == "html":

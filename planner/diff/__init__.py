@@ -3,7 +3,6 @@
 from planner.diff.compare import compare
 from planner.diff.data import diff_from_json, diff_to_json
 from planner.diff.markdown import diff_to_markdown
-from planner.diff.policy import read_policy
 from planner.diff.request import Request, review
 from planner.diff.schema import Change, Number, PlanDiff
 from planner.diff.text import diff_to_text
@@ -21,6 +20,5 @@ __all__ = [
     "diff_to_json",
     "diff_to_markdown",
     "diff_to_text",
-    "read_policy",
     "review",
 ]

@@ -9,14 +9,14 @@ Each spec is solved once. What one input does alone is always solved, what head 
 has no other explanation; with two inputs these are the same specs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
 from planner.diff.compare import numbers
 from planner.diff.decisions import Decided, decided
-from planner.diff.inputs import UNSOLVED, mixed
+from planner.diff.inputs import UNSOLVED, mixed, value_at
 from planner.diff.schema import CATALOGUE, Alone, Decision, Input, Number, PlanDiff
 from planner.diff.sides import Side
 from planner.errors import ShardwrightError
@@ -43,6 +43,9 @@ TOLD = (
 SAME_PRICES = 1e-4
 """Plan files hold six digits."""
 
+CLEAR = 1e-3
+"""How far below a limit a plan must stay to keep it by any rounding."""
+
 Named = frozenset[str]
 
 
@@ -68,8 +71,25 @@ class Mixes:
         if key - UNSOLVED == self.inputs - UNSOLVED and self.inputs in self.known:
             key = self.inputs
         if key not in self.known:
-            self.known[key] = self.solve(key)
+            same = self.without_loose_limits(key)
+            self.known[key] = self.known[same] if same in self.known else self.solve(key)
         return self.known[key]
+
+    def without_loose_limits(self, named: Named) -> Named:
+        """The same inputs less limits that the best plan without them keeps: it is the best of fewer plans as well."""
+        limits = frozenset(each for each in named if each in ("limits.ttft", "limits.tpot"))
+        plan = self.known.get(named - limits)
+        if plan is None or plan.fleet is not None or not all(self.is_loose(each, plan) for each in limits):
+            return named
+        return named - limits
+
+    def is_loose(self, address: str, plan: Plan) -> bool:
+        """Whether head's limit is a new or a lower one, and a plan stays clear of it."""
+        before, after = (limit_s(side.spec, address) for side in (self.base, self.head))
+        if after is None or (before is not None and before < after):
+            return False
+        reached = plan.service.ttft_s if address == "limits.ttft" else plan.service.tpot_s
+        return reached < after * (1 - CLEAR)
 
     def solve(self, named: Named) -> Plan | None:
         """The plan of one spec; a spec that cannot be is noted."""
@@ -95,6 +115,12 @@ class Mixes:
             wrong = named - UNSOLVED in self.invalid
             return Alone(verdict="invalid" if wrong else "infeasible" if plan is None else "plan")
         return Alone(verdict="plan", numbers=tuple(each for each in numbers(own, plan) if each.address in TOLD))
+
+
+def limit_s(spec: Mapping[str, object], address: str) -> float | None:
+    """A limit of a spec as a plan file holds it, in seconds."""
+    value = value_at(spec, tuple(address.split(".")))
+    return None if value is None else float(str(value).removesuffix(" s"))
 
 
 def attributed(found: PlanDiff, base: Side, head: Side) -> PlanDiff:

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import date
+from typing import TYPE_CHECKING
 
 from planner.diff.compare import compare
 from planner.diff.inputs import changed_inputs
-from planner.diff.policy import Policy
 from planner.diff.schema import Infeasible, PlanDiff
 from planner.diff.sides import Name, Side, read_sides
+
+if TYPE_CHECKING:
+    from planner.diff.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,7 @@ class Request:
     head: str
     overrides: tuple[str, ...] = ()
     attribute: bool | None = None
-    policy: Policy | None = None
+    policy: "Policy | None" = None
     today: date = date.min
 
 

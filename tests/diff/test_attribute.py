@@ -96,6 +96,16 @@ def test_each_spec_is_solved_once_and_none_that_is_known(monkeypatch: pytest.Mon
     assert sorted(map(len, solver.asked)) == [1, 1, 1]
 
 
+def test_a_limit_that_base_keeps_needs_no_solving(monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = Solver(lambda inputs: 16 if CONCURRENCY in inputs else 8)
+    loose = found_by(solver, monkeypatch, solver.side(), solver.side(CONCURRENCY, "limits.tpot=1 s"))
+    assert solver.asked == [{CONCURRENCY}]
+    assert causes(loose) == {"generate.batch": "workload.concurrency"}
+    lifted = Solver(lambda _: 8)
+    found_by(lifted, monkeypatch, lifted.side("limits.tpot=1 s"), lifted.side(CONCURRENCY, "limits.tpot=2 s"))
+    assert len(lifted.asked) == 2
+
+
 def test_one_input_needs_no_solving(monkeypatch: pytest.MonkeyPatch) -> None:
     solver = Solver(lambda inputs: 8 + 8 * len(inputs))
     found = found_by(solver, monkeypatch, solver.side(), solver.side(CONCURRENCY))
