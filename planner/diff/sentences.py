@@ -177,7 +177,7 @@ def alone_text(found: Input) -> str:
         case "infeasible":
             return "no feasible plan"
         case "invalid":
-            return "is no valid spec without the others"
+            return "cannot be planned without the others"
     if not found.alone.numbers:
         return "feasible"
     return ", ".join(moved_text(each) for each in told_alone(found.alone)) or "no visible change"

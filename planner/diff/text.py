@@ -11,7 +11,7 @@ from planner.diff.words import aligned, amount, change_text, sections
 def diff_to_text(diff: PlanDiff) -> str:
     """Sentences, numbers, and what changed; one line when nothing did."""
     lines = [f"{headline(diff)}."]
-    for block in blocks(diff):
+    for block in sorted(blocks(diff), key=lambda each: each.detail):
         lines += block_lines(block)
     for heading, changes, counts in sections(diff):
         lines += ["", heading, *(f"  {line}" for line in aligned(changes)), *(f"    {count}" for count in counts)]
