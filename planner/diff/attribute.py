@@ -145,7 +145,10 @@ def attributed(found: PlanDiff, base: Side, head: Side) -> PlanDiff:
 
 def repriced(plan: Plan) -> tuple[Number, ...]:
     """The steps of a plan's own layouts as it says, and by today's prices; nothing where these are the same."""
-    chosen = chosen_of(plan)
+    try:
+        chosen = chosen_of(plan)
+    except LookupError:  # of a chip or a stack that the catalogue does not have any more
+        return ()
     today = (
         ("generate.step_s", "generate step", plan.generate.step_s, total_s(chosen.generate_parts(), chosen.machine)),
         ("prefill.step_s", "prefill", plan.prefill.step_s, total_s(chosen.prefill_parts(), chosen.reads.machine)),
@@ -157,7 +160,7 @@ def repriced(plan: Plan) -> tuple[Number, ...]:
 def with_causes(decision: Decision, mixes: Mixes, inputs: Iterable[Input]) -> Decision:
     """A decision with the inputs that made it."""
     wanted, address = decision.head, decision.address
-    if mixes.decided(frozenset()).get(address, "") == wanted:
+    if reaches(mixes, frozenset(), address, wanted):
         return decision.model_copy(update={"causes": (CATALOGUE,), "how": "catalogue"})
     alone = tuple(each for each in names(inputs) if reaches(mixes, frozenset({each}), address, wanted))
     if alone:

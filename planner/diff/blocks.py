@@ -89,10 +89,11 @@ def policy_blocks(diff: PlanDiff) -> Iterator[Block]:
         listed = [each for each in listed if each.verdict != "kept"]
     yield Block(
         sentences=(policy_sentence(diff),),
-        items=cut_items(diff.policy.notes),
         header=("where", "rule", "verdict", "found"),
         rows=cut(tuple(map(verdict_row, listed))),
     )
+    if diff.policy.notes:
+        yield Block(items=cut_items(diff.policy.notes))
 
 
 def verdict_row(verdict: Verdict) -> Row:

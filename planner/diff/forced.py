@@ -58,15 +58,17 @@ def cache_differs(base: Plan, head: Plan, reasons: set[str]) -> bool:
     """Whether the pages of one plan cannot be read by the other."""
     if reasons & {RESHARDS_KV_CACHE, REWRITES_KV_CACHE} or base.generate.page_tokens != head.generate.page_tokens:
         return True
-    before, after = ({} if p.generate.kv_layout is None else dict(p.generate.kv_layout) for p in (base, head))
-    return any(before.get(key) != after.get(key) for key in CACHE)
+    before, after = base.generate.kv_layout, head.generate.kv_layout
+    if before is None or after is None:
+        return False
+    return any(getattr(before, key) != getattr(after, key) for key in CACHE)
 
 
 def is_program(change: Change) -> bool:
     """Whether a change is one of the compiled programs: shapes, layouts, collectives, dtypes."""
     if change.kind in ("choice", "layout", "collective"):
         return not change.address.startswith(COUNTED)
-    return bool(change.reasons) and change.kind == "input"
+    return change.kind == "input" and change.address.startswith("spec.model.")
 
 
 def chips_forced(base: Plan, head: Plan) -> Iterator[Forced]:

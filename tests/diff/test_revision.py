@@ -60,7 +60,11 @@ def test_a_path_from_here(repository: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_a_revision_lacks_is_told(repository: Path) -> None:
     code, out, err = run("trunk:spec.yaml", "serving/spec.yaml")
     assert (code, out) == (2, "")
-    assert "trunk:spec.yaml: cannot be read: give a file, or REV:path" in err
+    told = "trunk:spec.yaml: cannot be read: revision trunk has no such file; did you mean trunk:serving/spec.yaml?"
+    assert told in err
+    code, _, err = run("trnk:serving/spec.yaml", "serving/spec.yaml")
+    assert code == 2
+    assert "there is no revision trnk, nor a file trnk:serving/spec.yaml" in err
 
 
 def test_a_mistake_in_a_revision_names_the_revision(repository: Path) -> None:
