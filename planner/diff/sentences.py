@@ -201,7 +201,9 @@ def why(diff: PlanDiff) -> str:
         return f"{moved} though nothing that explains it did: {CATALOGUE_TEXT} changed as well."
     decided = f"{counted(len(diff.decisions), 'decision', 'decisions')} changed" if diff.decisions else ""
     stays = "" if decided else ", and every decision stays"
-    return f"No input changed, but {CATALOGUE_TEXT} did: {joined([each for each in (moved, decided) if each])}{stays}."
+    less = " A plan made with --near base may move less." if "reshard_weights" in diff.forces else ""
+    told = joined([each for each in (moved, decided) if each])
+    return f"No input changed, but {CATALOGUE_TEXT} did: {told}{stays}.{less}"
 
 
 def repriced_text(diff: PlanDiff) -> str:
@@ -227,9 +229,9 @@ ATTRIBUTION = {
     "solved": "Causes were found by planning base with the inputs of head one at a time.",
     "only_input": "No other input that a plan depends on changed.",
     "no_input": "",
-    "not_asked": "Which input caused which decision was not solved; `--attribute` does.",
+    "not_asked": "Which input caused which decision was not solved; --attribute does.",
     "too_many": "Too many inputs changed to tell which caused which decision.",
-    "near": "A side was planned `--near` an earlier plan, so inputs alone do not explain its decisions.",
+    "near": "A side was planned with --near an earlier plan, so inputs alone do not explain its decisions.",
 }
 
 

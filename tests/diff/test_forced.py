@@ -35,7 +35,6 @@ def forced(base: Plan, head: Plan) -> list[str]:
             (),
             ["reshard_weights", "drop_kv_cache", "recompile", "other_slices", "fewer_chips"],
         ),
-        (("model.weights.dtype=bf16",), ("model.weights.dtype=int8",), ["rewrite_weights", "recompile"]),
         ((), ("model.kv_cache.page_tokens=32",), ["drop_kv_cache", "recompile"]),
         ((), ("workload.prompt_tokens={mean: 64, p95: 300}",), ["recompile"]),
         (
@@ -52,6 +51,15 @@ def forced(base: Plan, head: Plan) -> list[str]:
 )
 def test_what_is_forced(base: tuple[str, ...], head: tuple[str, ...], expected: list[str]) -> None:
     assert forced(plan(*base), plan(*head)) == expected
+
+
+def test_another_dtype_of_the_same_layout_is_converted() -> None:
+    model = plan().spec["model"]
+    assert isinstance(model, dict)
+    spec = {**plan().spec, "model": {**model, "weights": {"dtype": "bf16"}}}
+    found = compare(plan(), plan().model_copy(update={"spec": spec}))
+    assert [each.force for each in found.forced] == ["rewrite_weights", "recompile"]
+    assert "kept as bf16 instead of float32" in found.forced[0].text
 
 
 def of_slices(slices: int) -> Plan:
