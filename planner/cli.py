@@ -6,6 +6,7 @@ unreadable input, internal error); 3 no feasible plan.
 
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar
@@ -171,26 +172,56 @@ def render(plan: Path, output: Path, overlay: Path | None, check: bool) -> int:
 
 @main.command(
     cls=Examples,
-    examples="shardwright diff base.yaml head.yaml\nshardwright diff base.yaml head.yaml --format markdown --exit-code",
+    examples="shardwright diff base.yaml head.yaml\nshardwright diff origin/main:serving/plan.yaml serving/plan.yaml\n"
+    "shardwright diff base.yaml head.yaml --format markdown --policy policy.yaml",
 )
-@click.argument("base", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("head", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("base")
+@click.argument("head")
 @click.option(
     "--format",
     "style",
-    type=click.Choice(["text", "markdown", "json"]),
+    type=click.Choice(["text", "markdown", "json", "html"]),
     default="text",
     show_default=True,
     help="How to print the difference.",
 )
 @click.option("--exit-code", is_flag=True, help="Exit 1 when the plans differ.")
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Limits on what may change, as YAML; exit 1 when one is broken.",
+)
+@click.option(
+    "--today",
+    type=click.DateTime(["%Y-%m-%d"]),
+    metavar="YYYY-MM-DD",
+    help="The day on which waivers of the policy are read.  [default: today]",
+)
+@click.option(
+    "--attribute/--no-attribute",
+    default=None,
+    help="Find which input caused which decision, by planning specs in between.  [default: where a side is a spec]",
+)
 @SET
 @answers
-def diff(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
-    """Show what changes between BASE and HEAD, each a plan or a spec, and why; --set applies to specs."""
-    from planner.commands import diff_command
+def diff(
+    base: str,
+    head: str,
+    style: str,
+    exit_code: bool,
+    policy: Path | None,
+    today: datetime | None,
+    attribute: bool | None,
+    overrides: tuple[str, ...],
+) -> int:
+    """Show what changes between BASE and HEAD and why, and hold it against a policy.
 
-    return diff_command(base, head, style, exit_code, overrides)
+    Each is a plan or a spec, in a file or in a git revision (REV:path); --set applies to specs.
+    """
+    from planner.commands import DiffRequest, diff_command
+
+    day = None if today is None else today.date()
+    return diff_command(base, head, DiffRequest(style, exit_code, overrides, attribute, policy, day))
 
 
 @main.command(
@@ -356,13 +387,18 @@ def chips(name: str | None, style: str) -> int:
     return chips_command(name, style)
 
 
-@main.command(cls=Examples, examples="shardwright schema > spec.schema.json")
+@main.command(
+    cls=Examples, examples="shardwright schema > spec.schema.json\nshardwright schema --of diff > plan-diff.schema.json"
+)
+@click.option(
+    "--of", type=click.Choice(["spec", "diff"]), default="spec", show_default=True, help="What the schema describes."
+)
 @answers
-def schema() -> int:
-    """Print the JSON schema of a spec, for editors."""
+def schema(of: str) -> int:
+    """Print the JSON schema of a spec, for editors, or of what `diff --format json` writes."""
     from planner.commands import schema_command
 
-    return schema_command()
+    return schema_command(of)
 
 
 @main.command(cls=Examples, examples="shardwright demo\nshardwright demo --prompt 'Name three rivers.'")

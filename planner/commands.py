@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -129,17 +130,39 @@ def render_command(path: Path, folder: Path, overlay: Path | None, check: bool) 
     return NO if drift else DONE
 
 
-def diff_command(base: Path, head: Path, style: str, exit_code: bool, overrides: tuple[str, ...]) -> int:
-    """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
-    from planner.diff import RENDERERS, InfeasibleSide, compare, infeasible_text, read_sides
+@dataclass(frozen=True)
+class DiffRequest:
+    """What `diff` is asked for besides its two sides."""
 
-    try:
-        found = compare(*read_sides(base, head, overrides))
-    except InfeasibleSide as error:
-        print(infeasible_text(error, style), end="")
+    style: str = "text"
+    exit_code: bool = False
+    overrides: tuple[str, ...] = ()
+    attribute: bool | None = None
+    policy: Path | None = None
+    today: date | None = None
+
+
+def diff_command(base: str, head: str, wanted: DiffRequest) -> int:
+    """The difference of two plans, or of the plans of specs; a side without a plan is told in the same format."""
+    from planner.diff import RENDERERS, Request, review
+
+    policy = None
+    if wanted.policy is not None:
+        from planner.diff.policy import read_policy
+
+        policy = read_policy(wanted.policy)
+    today = wanted.today or date.today()
+    found = review(Request(base, head, wanted.overrides, wanted.attribute, policy, today))
+    if wanted.style == "html":
+        from planner.report import diff_html
+
+        print(diff_html(found), end="")
+    else:
+        print(RENDERERS[wanted.style](found), end="")
+    if found.infeasible is not None:
         return INFEASIBLE
-    print(RENDERERS[style](found), end="")
-    return NO if exit_code and found.changes else DONE
+    broken = found.policy is not None and found.policy.broken
+    return NO if broken or (wanted.exit_code and found.changes) else DONE
 
 
 def verify_command(
@@ -266,11 +289,16 @@ def chips_command(name: str | None, style: str) -> int:
     return DONE
 
 
-def schema_command() -> int:
-    """The JSON schema of a spec."""
+def schema_command(of: str = "spec") -> int:
+    """The JSON schema of a spec, or of a difference as JSON."""
     from planner.spec import json_schema
 
-    print(json.dumps({"$schema": JSON_SCHEMA, **json_schema()}, indent=2))
+    schema = json_schema()
+    if of == "diff":
+        from planner.diff.data import json_schema as diff_schema
+
+        schema = diff_schema()
+    print(json.dumps({"$schema": JSON_SCHEMA, **schema}, indent=2))
     return DONE
 
 

@@ -70,11 +70,11 @@ def explained(error: Exception) -> int:
     """Print an error and return its exit code."""
     from cost_models.chips import UnknownChip, UnsupportedDtype
     from planner.errors import ShardwrightError
-    from planner.spec import SpecErrors, UnreadableSpec, format_diagnostics
+    from planner.spec import SpecErrors, format_diagnostics
 
     if isinstance(error, SpecErrors):
         complain(format_diagnostics(error.diagnostics))
-        return FAILED if isinstance(error, UnreadableSpec) else NO
+        return error.exit_code
     if isinstance(error, ShardwrightError):
         complain(f"{error.heading}: {error}")
         return error.exit_code

@@ -32,6 +32,7 @@ LAYERS = (
 )
 PEERS_THAT_MAY = {
     ("planner.verify", "planner.render"),
+    ("planner.report", "planner.diff"),
     ("planner.report", "planner.explain"),
     ("planner.explain", "planner.diff"),
     ("planner.sweep", "planner.report"),

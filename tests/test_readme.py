@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "docs/explanation/one-plan-opened.md", "docs/how-to/plan-for-a-request-rate.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/explanation/one-plan-opened.md",
+    "docs/how-to/plan-for-a-request-rate.md",
+    "docs/how-to/review-a-plan-diff.md",
+)
 BLOCK = re.compile(r"```(?P<kind>console|yaml file=(?P<name>\S+))\n(?P<body>.*?)```\n", re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 

@@ -1,10 +1,13 @@
 """Plan, Plan -> PlanDiff: what differs, in numbers and by address, and what follows from it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from pydantic import JsonValue
 
+from planner.diff.decisions import decisions
 from planner.diff.facts import Facts, facts
+from planner.diff.forced import deployment, forced
+from planner.diff.inputs import changed_inputs
 from planner.diff.placement import resharded, rewritten
 from planner.diff.schema import (
     NOTHING_ELSE,
@@ -15,6 +18,7 @@ from planner.diff.schema import (
     Action,
     Change,
     Kind,
+    Limit,
     Number,
     PlanDiff,
     Unit,
@@ -25,13 +29,16 @@ RESHARDS = {"weights": RESHARDS_WEIGHTS, "kv_cache": RESHARDS_KV_CACHE}
 REWRITES = {"weights": REWRITES_WEIGHTS, "kv_cache": REWRITES_KV_CACHE}
 
 NUMBERS: tuple[tuple[str, str, Unit], ...] = (
-    ("generate.step_s", "generate step", "s"),
-    ("prefill.step_s", "prefill", "s"),
     ("service.ttft_s", "TTFT", "s"),
     ("service.tpot_s", "TPOT", "s"),
     ("service.tokens_per_s", "throughput", "tokens/s"),
     ("service.chip_seconds_per_million_tokens", "cost of a million tokens", "chip-s"),
+    ("service.money_per_million_tokens", "price of a million tokens", "money"),
+    ("chips", "chips", "chips"),
+    ("generate.step_s", "generate step", "s"),
+    ("prefill.step_s", "prefill", "s"),
     ("hbm.total", "HBM per chip", "bytes"),
+    ("hbm.headroom", "HBM headroom", "share"),
     ("hbm.weights", "HBM: weights", "bytes"),
     ("hbm.copies", "HBM: second copies", "bytes"),
     ("hbm.kv_cache", "HBM: KV cache", "bytes"),
@@ -39,40 +46,77 @@ NUMBERS: tuple[tuple[str, str, Unit], ...] = (
     ("hbm.logits", "HBM: logits", "bytes"),
     ("hbm.free", "HBM: free", "bytes"),
 )
+BOTH = ("service.money_per_million_tokens",)
+"""Numbers that are told where both plans have them; the others where one does."""
+DERIVED: Mapping[str, Callable[[Plan], float]] = {
+    "chips": lambda plan: float(plan.chips),
+    "hbm.headroom": lambda plan: headroom(plan),
+}
+REACHED: Mapping[str, Callable[[Plan], float | None]] = {
+    "ttft": lambda plan: plan.service.ttft_s,
+    "tpot": lambda plan: plan.service.tpot_s,
+    "ttft_p95": lambda plan: plan.fleet.tails.ttft_p95_s if plan.fleet and plan.fleet.tails else None,
+    "tpot_p95": lambda plan: plan.fleet.tails.tpot_p95_s if plan.fleet and plan.fleet.tails else None,
+}
 
 
 def compare(base: Plan, head: Plan) -> PlanDiff:
-    """The difference of two plans."""
+    """The difference of two plans; causes only where they are plain without solving anything."""
     before, after = facts(base), facts(head)
     changes = [change for kind in before for change in changed(kind, before, after)]
     changes = [with_stored(change, base, head) for change in changes if not follows(change, base, head)]
     changes.sort(key=lambda change: (list(before).index(change.kind), change.address))
+    inputs = changed_inputs(base.spec, head.spec)
+    attribution, decided_otherwise = decisions(base, head, inputs)
+    forces = tuple(forced(base, head, changes, inputs))
     return PlanDiff(
         base=base.name,
         head=head.name,
         numbers=numbers(base, head),
+        limits=tuple(limits(base, head)),
+        inputs=inputs,
+        decisions=decided_otherwise,
+        attribution=attribution,
+        forced=forces,
+        order=tuple(deployment(base, head, frozenset(each.force for each in forces))),
         changes=tuple(without_cause(changes)),
         unchanged={kind: unchanged(kind, before, after) for kind in before},
     )
 
 
 def numbers(base: Plan, head: Plan) -> tuple[Number, ...]:
-    """The quantities of the summary table, changed or not; second copies and chips of a fleet where a plan has some."""
-    listed = [(title, unit, each, quantity(base, each), quantity(head, each)) for each, title, unit in NUMBERS]
-    if not (base.hbm.copies or head.hbm.copies):
-        listed = [each for each in listed if each[2] != "hbm.copies"]
-    if base.fleet or head.fleet:
-        listed.append(("chips of the fleet", "chips", "fleet.chips", float(base.chips), float(head.chips)))
-    return tuple(
-        Number(address=address, title=title, unit=unit, base=before, head=after)
-        for title, unit, address, before, after in listed
-    )
+    """The quantities of the summary table, changed or not."""
+    found = []
+    for address, title, unit in NUMBERS:
+        before, after = quantity(base, address), quantity(head, address)
+        told = [value for value in (before, after) if value is not None]
+        if len(told) == 2 or (told and address not in BOTH):
+            found.append(Number(address=address, title=title, unit=unit, base=before or 0.0, head=after or 0.0))
+    return tuple(found)
 
 
-def quantity(plan: Plan, address: str) -> float:
-    """The number of a plan at `address`."""
+def quantity(plan: Plan, address: str) -> float | None:
+    """The number of a plan at `address`, if it has one."""
+    if address in DERIVED:
+        return DERIVED[address](plan)
     section, field = address.split(".")
-    return float(getattr(getattr(plan, section), field) or 0)
+    value = getattr(getattr(plan, section), field)
+    return None if value is None else float(value)
+
+
+def headroom(plan: Plan) -> float:
+    """The part of HBM that is left free, on the chips that have least of it."""
+    return min(each.free / each.capacity for each in (plan.hbm, *([plan.pool.hbm] if plan.pool else [])))
+
+
+def limits(base: Plan, head: Plan) -> Iterator[Limit]:
+    """The limits of the head spec and what both plans reach."""
+    written = head.spec.get("limits")
+    for address, value in written.items() if isinstance(written, dict) else ():
+        reached = REACHED.get(address)
+        if reached is not None:
+            limit_s = float(str(value).removesuffix(" s"))
+            yield Limit(address=address, limit_s=limit_s, base_s=reached(base), head_s=reached(head))
 
 
 def changed(kind: Kind, before: Facts, after: Facts) -> Iterator[Change]:

@@ -6,23 +6,35 @@
 import json
 from typing import Any
 
+from pydantic import Field
+
 from planner.diff.schema import FORMAT_VERSION, Number, PlanDiff
-from planner.diff.words import NO_CHANGES, consequence, headline
+from planner.diff.sentences import better_and_worse, headline, policy_sentence, why
 from planner.errors import ShardwrightError
+
+
+class Document(PlanDiff):
+    """The difference of two plans, as `shardwright diff --format json` writes it."""
+
+    summary: tuple[str, ...] = Field(description="What matters, in sentences; the first is the headline.")
 
 
 def diff_to_json(diff: PlanDiff) -> str:
     """The difference with its sentences, and each number's change and percent."""
     data = diff.model_dump(mode="json")
-    summary = [f"{headline(diff)}.", consequence(diff)] if diff.changes else [NO_CHANGES]
-    numbers = [number_data(number) for number in diff.numbers]
-    ordered = {"format_version": data.pop("format_version"), "summary": summary, **data, "numbers": numbers}
+    told = [f"{headline(diff)}.", policy_sentence(diff), *better_and_worse(diff), why(diff)]
+    ordered = {"format_version": data.pop("format_version"), "summary": [each for each in told if each], **data}
     return json.dumps(ordered, indent=2, ensure_ascii=False) + "\n"
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of what `diff_to_json` writes."""
+    return Document.model_json_schema(mode="serialization")
 
 
 def number_data(number: Number) -> dict[str, Any]:
     """A number with what follows from it."""
-    return {**number.model_dump(mode="json"), "change": number.change, "percent": number.percent}
+    return number.model_dump(mode="json")
 
 
 def diff_from_json(text: str) -> PlanDiff:

@@ -36,16 +36,16 @@ def leaves(value: object, address: str) -> Iterator[tuple[str, JsonValue]]:
         for key, item in value.items():
             yield from leaves(item, f"{address}.{key}")
     elif isinstance(value, tuple | list):
-        yield address, [_plain(item) for item in value]
+        yield address, [plain(item) for item in value]
     else:
-        yield address, _plain(value)
+        yield address, plain(value)
 
 
-def _plain(value: object) -> JsonValue:
+def plain(value: object) -> JsonValue:
     """A scalar of a plan as JSON holds it; anything else as its text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    return [_plain(item) for item in value] if isinstance(value, tuple | list) else str(value)
+    return [plain(item) for item in value] if isinstance(value, tuple | list) else str(value)
 
 
 def phase_of(plan: Plan, name: str) -> Prefill | Generate:

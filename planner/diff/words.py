@@ -1,4 +1,4 @@
-"""A difference in words: the sentences, and the lines that every renderer for people prints."""
+"""Pieces of a difference in words: amounts, changes, and the lines of everything that differs."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,6 @@ from planner.diff.schema import (
 )
 from planner.plan.units import bytes_text, dearer_text, digits, percent_text, seconds_text
 
-NO_CHANGES = "No changes."
 SYMBOLS = {"add": "+", "remove": "-", "change": "~"}
 RESHARDED = {RESHARDS_WEIGHTS: "weights", RESHARDS_KV_CACHE: "the KV cache"}
 REWRITTEN = {REWRITES_WEIGHTS: "weights", REWRITES_KV_CACHE: "the KV cache"}
@@ -30,12 +29,6 @@ HEADINGS: dict[Kind, str] = {
     "collective": "collectives",
     "prediction": "predictions",
     "note": "notes",
-}
-NOUNS: dict[Kind, tuple[str, str]] = {
-    "input": ("input", "inputs"),
-    "choice": ("choice of slice, mesh or batch", "choices of slice, mesh or batch"),
-    "layout": ("layout", "layouts"),
-    "collective": ("collective", "collectives"),
 }
 LONGEST_VALUE = 64
 
@@ -49,39 +42,6 @@ class Line:
     base: str
     head: str
     note: str = ""
-
-
-def headline(diff: PlanDiff) -> str:
-    """The steps in one sentence, without its full stop: `Generate step 24.5% shorter; prefill unchanged`."""
-    by_address = {number.address: number for number in diff.numbers}
-    generate, prefill = (longer_or_shorter(by_address[f"{phase}.step_s"]) for phase in ("generate", "prefill"))
-    if generate == prefill == "unchanged":
-        return "Predicted steps unchanged"
-    return f"Generate step {generate}; prefill {prefill}"
-
-
-def longer_or_shorter(number: Number) -> str:
-    """How a time moved: `24.5% shorter`."""
-    if number.change == 0:
-        return "unchanged"
-    word = "shorter" if number.change < 0 else "longer"
-    size = seconds_text(abs(number.change)) if number.percent is None else f"{digits(abs(number.percent))}%"
-    return f"{size} {word}"
-
-
-def consequence(diff: PlanDiff) -> str:
-    """What changes and what that forces, in one sentence."""
-    counts = [counted(len(diff.of(kind)), *nouns) for kind, nouns in NOUNS.items() if diff.of(kind)]
-    if not counts:
-        moved = any(NOTHING_ELSE in change.reasons for change in diff.changes)
-        return "Predictions moved though nothing else did." if moved else "Only notes differ: proof, runner-ups, names."
-    verb = "changes" if len(counts) == 1 and counts[0].startswith("1 ") else "change"
-    forced = [
-        f"{joined(stored)} must be {done}"
-        for done, names in (("rewritten", REWRITTEN), ("resharded", RESHARDED))
-        if (stored := [name for reason, name in names.items() if reason in diff.reasons])
-    ]
-    return f"{joined(counts)} {verb}{', and ' if forced else '; nothing stored is resharded'}{joined(forced)}."
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -101,6 +61,12 @@ def amount(value: float, number: Number) -> str:
             return seconds_text(value)
         case "bytes":
             return bytes_text(value)
+        case "share":
+            return f"{digits(100 * value)}%"
+        case "money":
+            return digits(value)
+        case "chips":
+            return digits(value)
         case _:
             return f"{digits(value)} {number.unit}"
 
@@ -110,6 +76,8 @@ def change_text(number: Number) -> str:
     if number.change == 0:
         return "–"
     sign = "−" if number.change < 0 else "+"
+    if number.unit == "share":
+        return f"{sign}{digits(round(100 * abs(number.change), 3))} points"
     percent = "" if number.percent is None else f" ({sign}{digits(abs(number.percent))}%)"
     return f"{sign}{amount(abs(number.change), number)}{percent}"
 

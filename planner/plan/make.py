@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from planner.errors import CannotRun, InfeasibleSpec
-from planner.plan.build import build_plan
+from planner.plan.build import build_plan, plan_alone
 from planner.plan.chosen import rules_of
 from planner.plan.infeasible import conflict_text, no_lines, reasons_of, remedies
 from planner.plan.near import Earlier, near_of, with_changes
@@ -36,6 +36,12 @@ def solve_spec(spec: Spec, near: Earlier | None = None) -> Solved:
     """
     built = build(spec, batches_of(spec, near.plan.generate.batch) if near else None)
     return Solved(spec, built, optimum_of(built))
+
+
+def bare_plan(spec: Spec) -> Plan | None:
+    """The optimal plan of a spec without runner-ups, None where no plan is feasible; raises as `solve_spec` does."""
+    solved = solve_spec(spec)
+    return None if solved.optimum is None else plan_alone(spec, solved.built, solved.optimum)
 
 
 def plan_of(solved: Solved, near: Earlier | None = None, lines: Lines = no_lines) -> Plan:

@@ -1,6 +1,9 @@
 """Numbers as people read them: three significant digits with a unit."""
 
-from planner.problem.problem import NS, UNIT_BYTES, LimitName
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.problem.problem import LimitName
 
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
@@ -38,11 +41,14 @@ def dearer_text(ratio: float) -> str:
     return f"{percent_text(abs(ratio - 1))} {'cheaper' if ratio < 1 else 'dearer'}"
 
 
-def in_base_unit(limit: LimitName, value: int) -> float:
+def in_base_unit(limit: "LimitName", value: int) -> float:
     """A limited quantity of a problem in bytes per chip, or in seconds."""
+    # Text is also made of plans that are only read, which need none of what problems are built with.
+    from planner.problem.problem import NS, UNIT_BYTES
+
     return float(value * UNIT_BYTES) if limit == "hbm" else value / NS
 
 
-def limit_text(limit: LimitName, value: int) -> str:
+def limit_text(limit: "LimitName", value: int) -> str:
     """A limited quantity of a problem: `14.7 GB`, `20 ms`."""
     return (bytes_text if limit == "hbm" else seconds_text)(in_base_unit(limit, value))

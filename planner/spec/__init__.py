@@ -15,7 +15,15 @@ from planner.spec.diagnostic import (
 from planner.spec.dtypes import leaves_dtypes_open, resolutions, with_dtypes
 from planner.spec.dump import json_schema, spec_to_data, spec_to_yaml
 from planner.spec.hf import bundled_models
-from planner.spec.load import Lines, check_spec, load_spec, load_with_lines, spec_from_data, spec_from_text
+from planner.spec.load import (
+    Lines,
+    check_spec,
+    load_spec,
+    load_with_lines,
+    spec_from_data,
+    spec_from_text,
+    text_with_lines,
+)
 from planner.spec.model import Model
 from planner.spec.pins import PINS, PinValue
 from planner.spec.schema import Spec
@@ -26,6 +34,7 @@ from planner.spec.sizes import (
     parameter_count,
     unpackaged_features,
 )
+from planner.spec.validate import is_consistent
 
 __all__ = [
     "PINS",
@@ -41,6 +50,7 @@ __all__ = [
     "check_spec",
     "diagnostics_to_json",
     "format_diagnostics",
+    "is_consistent",
     "is_packaged",
     "json_schema",
     "kv_bytes_per_token",
@@ -54,6 +64,7 @@ __all__ = [
     "spec_from_text",
     "spec_to_data",
     "spec_to_yaml",
+    "text_with_lines",
     "unpackaged_features",
     "with_dtypes",
 ]

@@ -51,6 +51,8 @@ class Diagnostic:
 class SpecErrors(Exception):
     """A spec that cannot be used, with every diagnostic found in it."""
 
+    exit_code = 1
+
     def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
         super().__init__(format_diagnostics(self.diagnostics))
@@ -58,6 +60,8 @@ class SpecErrors(Exception):
 
 class UnreadableSpec(SpecErrors):
     """A spec file that could not be opened or is not text."""
+
+    exit_code = 2
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -26,7 +26,12 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> Spec:
 
 def load_with_lines(path: Path, overrides: Sequence[str] = ()) -> tuple[Spec, Lines]:
     """As `load_spec`, with where each value of it is set."""
-    spec, diagnostics, root = _read(read_text(path), str(path), path.parent, overrides)
+    return text_with_lines(read_text(path), str(path), path.parent, overrides)
+
+
+def text_with_lines(text: str, source: str, folder: Path, overrides: Sequence[str] = ()) -> tuple[Spec, Lines]:
+    """As `load_with_lines`, of a text that `source` names; a relative `model.config` is looked up from `folder`."""
+    spec, diagnostics, root = _read(text, source, folder, overrides)
     if spec is None:
         raise SpecErrors(diagnostics)
 

@@ -38,6 +38,11 @@ def validate(root: Node, unknown: Iterable[KeyPath] = ()) -> tuple[Spec | None, 
     return (None if found else spec), found
 
 
+def is_consistent(spec: Spec) -> bool:
+    """Whether a spec whose fields are valid keeps every rule across them."""
+    return not any(finding for rule in RULES for finding in rule(spec))
+
+
 def _broken_rules(root: Node, spec: Spec, *, complete: bool) -> tuple[Diagnostic, ...]:
     """A diagnostic for everything the rules find."""
     return tuple(diagnostic for rule in RULES for diagnostic in _broken_rule(root, spec, rule, complete=complete))
