@@ -114,8 +114,8 @@ def candidates(logits: jax.Array, summed: bool) -> Candidates:
     place each chip's own sum.
     """
     count = min(CANDIDATES, logits.shape[1])
-    # Without barriers the first of them are cut out of a sort of the whole vocabulary, which takes far longer. XLA looks
-    # for what is cut out of each of the two, and stops at one barrier around both.
+    # Without barriers the first of them are cut out of a sort of the whole vocabulary, which takes far longer. XLA
+    # stops at one barrier around both.
     best, ids = map(lax.optimization_barrier, lax.top_k(logits, count))
     whole = jax.nn.logsumexp(logits, axis=-1) if summed else best[:, 0]
     ids = ids + collectives.rank(GENERATE.vocab) * logits.shape[1]
