@@ -107,6 +107,10 @@ def test_the_base_of_a_push_is_the_commit_before(runner: Runner) -> None:
     runner.github = {"token": "secret", "event.before": runner.github["event.pull_request.base.sha"]}
     assert runner.run(folder=SERVING)[1]["reviewed"] == "2"
     assert runner.calls() == []
+    for before in ("", "0" * 40):
+        runner.github = {"token": "secret", "event.before": before}
+        code, outputs, _ = runner.run(folder=SERVING)
+        assert (code, outputs["reviewed"]) == (0, "0")
 
 
 def test_a_shallow_checkout_fetches_the_base(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

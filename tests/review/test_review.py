@@ -184,7 +184,7 @@ def test_a_model_config_touches_the_specs_that_name_it(repository: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "verdict", "words"),
     [
-        ("concurrency: 8", "concurrency: 0", "error", f"{SERVING}/chat.yaml:15:"),
+        ("concurrency: 8", "concurrency: 0", "error", f"{SERVING}/chat.yaml:14:"),
         ("hardware:", "hardwear:", "error", 'did you mean "hardware"?'),
         ("chip: cpu", "chip: [", "error", f"{SERVING}/chat.yaml:"),
         ("concurrency: 8", "concurrency: 8\nlimits: {tpot: 1 us}", "no plan", "limits.tpot"),
