@@ -165,6 +165,52 @@ def diff_command(base: str, head: str, wanted: DiffRequest) -> int:
     return NO if broken or (wanted.exit_code and found.changes) else DONE
 
 
+@dataclass(frozen=True)
+class ReviewRequest:
+    """What `review` is asked for."""
+
+    folder: Path = Path(".")
+    base: str = "HEAD"
+    everything: bool = False
+    check: bool = False
+    policy: Path | None = None
+    today: date | None = None
+    attribute: bool = True
+    overlay: Path | None = None
+    comment: Path | None = None
+    style: str = "text"
+
+
+def review_command(asked: ReviewRequest) -> int:
+    """The specs of a folder that a change touches, each compared, judged and held against what is kept of it."""
+    if asked.check and (asked.policy is not None or asked.comment is not None):
+        raise CannotRun("--check compares nothing with the base; leave --policy and --comment-file out")
+    from planner.plan.file import write_text
+    from planner.review import Wanted, review_to_json, review_to_markdown, review_to_text, run_review
+
+    policy = None
+    if asked.policy is not None:
+        from planner.diff.policy import read_policy
+
+        policy = read_policy(asked.policy)
+    wanted = Wanted(
+        folder=asked.folder.as_posix(),
+        base=asked.base,
+        everything=asked.everything,
+        check=asked.check,
+        policy=policy,
+        today=asked.today or date.today(),
+        attribute=asked.attribute,
+        overlay=asked.overlay,
+    )
+    found = run_review(wanted, lambda spec: console.complain(f"reviewing {spec}"))
+    if asked.comment is not None:
+        write_text(asked.comment, review_to_markdown(found))
+        console.complain(f"wrote {asked.comment}")
+    print(review_to_json(found) if asked.style == "json" else review_to_text(found), end="")
+    return found.exit_code
+
+
 def verify_command(
     path: Path, target: str | None, style: str, buckets: tuple[int, ...] = (), run: str | None = None
 ) -> int:

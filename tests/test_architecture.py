@@ -23,6 +23,7 @@ LAYERS = (
         "planner.explain",
         "planner.render",
         "planner.report",
+        "planner.review",
         "planner.simulate",
         "planner.sweep",
         "planner.verify",
@@ -36,6 +37,8 @@ PEERS_THAT_MAY = {
     ("planner.report", "planner.explain"),
     ("planner.explain", "planner.diff"),
     ("planner.sweep", "planner.report"),
+    ("planner.review", "planner.diff"),
+    ("planner.review", "planner.render"),
 }
 HOMES = {
     "ortools": {"planner.solve"},

@@ -17,6 +17,7 @@ DOCUMENTS = (
     "docs/explanation/one-plan-opened.md",
     "docs/how-to/plan-for-a-request-rate.md",
     "docs/how-to/review-a-plan-diff.md",
+    "docs/how-to/use-in-ci.md",
 )
 BLOCK = re.compile(r"```(?P<kind>console|yaml file=(?P<name>\S+))\n(?P<body>.*?)```\n", re.DOTALL)
 COMMAND = re.compile(r"^\$ (?P<command>.*)\n(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)

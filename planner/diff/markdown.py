@@ -22,11 +22,17 @@ ALL = "Everything that differs, by address"
 def diff_to_markdown(diff: PlanDiff, limit: int = MAX_CHARACTERS) -> str:
     """The comment, at most `limit` characters: details are cut first, the summary never."""
     title = f"{headline(diff)}." if is_empty(diff) else f"### {escaped(headline(diff))}"
-    lines = [MARKER, title, *([] if is_empty(diff) and diff.policy is None else [""])]
+    opening = "\n".join([MARKER, title, *([] if is_empty(diff) and diff.policy is None else [""])])
+    return f"{opening}\n{body(diff, limit - len(opening) - 1)}"
+
+
+def body(diff: PlanDiff, limit: int) -> str:
+    """What stands below the title: at most `limit` characters where the summary leaves that."""
+    lines: list[str] = []
     folded = [block for block in blocks(diff) if block.detail and block.rows]
     for block in blocks(diff):
         lines += () if block.detail else [*block_lines(block)]
-    text = "\n".join(lines) + "\n"
+    text = "".join(f"{line}\n" for line in lines)
     left_out = []
     for block in folded:
         whole = folded_text(block)

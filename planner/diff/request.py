@@ -28,7 +28,11 @@ class Request:
 
 def review(request: Request) -> PlanDiff:
     """The difference that is asked for."""
-    base, head = read_sides(request.base, request.head, request.overrides)
+    return reviewed(*read_sides(request.base, request.head, request.overrides), request)
+
+
+def reviewed(base: Side, head: Side, request: Request) -> PlanDiff:
+    """The difference of two sides that were read, with its causes and judged where the request asks for that."""
     found = difference(base, head)
     if base.solved or head.solved if request.attribute is None else request.attribute:
         from planner.diff.attribute import attributed

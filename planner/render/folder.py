@@ -89,13 +89,13 @@ def _check_name(directory: Path) -> None:
 def _check_owned(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise RenderError(f"{directory} is a file; render writes a folder")
-    if directory.is_dir() and any(directory.iterdir()) and not _is_rendered(directory):
+    if directory.is_dir() and any(directory.iterdir()) and not is_rendered(directory):
         raise RenderError(
             f"{directory} holds files that were not rendered, and render would replace it whole; give another folder"
         )
 
 
-def _is_rendered(directory: Path) -> bool:
+def is_rendered(directory: Path) -> bool:
     """Whether a folder is a package that was rendered: its first file says so."""
     first = directory / "__init__.py"
     return first.is_file() and first.read_bytes().startswith(RENDERED.encode())
