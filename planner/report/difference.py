@@ -21,8 +21,13 @@ def diff_html(diff: PlanDiff) -> str:
         element("style", Html(STYLE)),
     )
     names = f"{diff.base} -> {diff.head}" if diff.base != diff.head else diff.base
-    body = element("body", element("h1", title), element("p", names, class_="soft"), *parts(diff))
+    body = element("body", element("main", element("h1", title), element("p", names, class_="soft"), *parts(diff)))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def diff_section(diff: PlanDiff) -> list[Html]:
+    """The difference as part of a plan's page."""
+    return [element("p", element("b", f"{headline(diff)}.")), element("div", *parts(diff), class_="diff")]
 
 
 def parts(diff: PlanDiff) -> Iterator[Html]:
@@ -40,7 +45,7 @@ def block_html(block: Block) -> Html:
         *(element("p", sentence) for sentence in block.sentences),
         *([element("pre", block.said)] if block.said else []),
         *([element("ol" if block.numbered else "ul", *listed)] if listed else []),
-        *([table(block.header, block.rows, block.numeric)] if block.rows else []),
+        *([table(block.header, block.rows, block.numeric, block.title or "numbers")] if block.rows else []),
     ]
     if block.detail:
         return element("details", element("summary", block.title), *inside)
