@@ -14,7 +14,7 @@ def collective_view(subject: Subject) -> Html:
     """A table for each phase."""
     told = (
         "Bytes are those of one execution, time that of all in a step. Latency is the part of the time that a single "
-        f"byte would take too; from {percent_text(LATENCY_BOUND)} on a collective is latency-bound: fewer bytes would "
+        f"byte would take too; from {percent_text(LATENCY_BOUND)} on a collective is latency-bound (◆): fewer bytes would "
         "not help it, fewer or nearer chips would."
     )
     return joined(element("p", told), *(phase_view(subject, name) for name in PHASES))
@@ -35,7 +35,7 @@ def phase_view(subject: Subject, name: str) -> Html:
 def row(subject: Subject, each: Collective) -> tuple[str, ...]:
     """One collective."""
     share = percent_text(round(latency_share(subject, each), 3))
-    told = element("b", f"{share}, bound", class_="late") if is_latency_bound(subject, each) else share
+    told = element("b", f"◆ {share}", class_="late") if is_latency_bound(subject, each) else share
     return (
         element("code", each.address),
         each.kind,

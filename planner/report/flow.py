@@ -8,8 +8,9 @@ from planner.plan.units import bytes_text, seconds_text
 from planner.problem.graph import StepGraph, parts_in_order, step_graph
 from planner.report.html import Html, element, joined, scroller
 
-WIDTH, ROW, BOX_HEIGHT = 580, 78, 34
-LETTER = 6.4
+WIDTH, ROW, BOX_HEIGHT = 540, 78, 34
+LETTER = 6.3
+LATE = "◆ "
 STORE_X, STORE_WIDTH, STORE_HEIGHT, STORE_STEP = 4, 64, 21, 25
 PART_X, PART_WIDTH, FLOW_X = 136, 170, 166
 LINE = 15
@@ -67,9 +68,8 @@ def note_lines(subject: Subject, addresses: tuple[str, ...]) -> list[tuple[str, 
     """One line for each collective, `mlp.out: 80 x all_reduce x,y 16.8 MB, 28 ms`, and whether latency binds it."""
     return [
         (
-            f"{each.address.partition('.')[2]}: {each.count} x {each.kind} {','.join(each.axes)} "
-            f"{bytes_text(each.bytes)}, {seconds_text(each.seconds)}"
-            f"{', latency-bound' if is_latency_bound(subject, each) else ''}",
+            f"{LATE if is_latency_bound(subject, each) else ''}{each.address.partition('.')[2]}: {each.count} x {each.kind} {','.join(each.axes)} "
+            f"{bytes_text(each.bytes)}, {seconds_text(each.seconds)}",
             is_latency_bound(subject, each),
         )
         for address in addresses

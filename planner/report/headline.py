@@ -41,7 +41,7 @@ def tiles(subject: Subject) -> list[Tile]:
     batch = f"batch {plan.generate.batch} of {subject.spec.workload.concurrency} in flight"
     return [
         *found,
-        ("throughput", f"{digits(service.tokens_per_s)} tokens/s", cost),
+        ("tokens/s", digits(service.tokens_per_s), cost),
         ("prefill step", seconds_text(plan.prefill.step_s), f"bound by {plan.prefill.binds}"),
         ("generate step", seconds_text(plan.generate.step_s), f"bound by {plan.generate.binds}, {batch}"),
         ("HBM per chip", bytes_text(plan.hbm.total), f"of {bytes_text(plan.hbm.available)} available"),

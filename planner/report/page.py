@@ -104,7 +104,7 @@ def flow_legend() -> Html:
         "p",
         "Weights come from the left, the residual stream runs down. A collective is told beside the arrow that waits "
         "for it: how often it runs in a step, its bytes per chip each time, its seconds in all. ",
-        element("span", "Latency-bound", class_="late"),
+        element("span", "◆ Latency-bound", class_="late"),
         " is one of which half of the time or more would be left if it carried a single byte.",
     )
 

@@ -130,7 +130,9 @@ def roofline_svg(ops: list[Op], roof: Roof) -> Html:
     )
     up = Scale.over([*(op.reached for op in ops), roof.flops_per_s, roof.flops_per_s / 50], HEIGHT - BOTTOM, TOP)
     parts = [grid(across, up), roof_line(across, up, roof)]
-    parts += [mark(op, *place) for op, place in zip(ops, apart(ops, across, up), strict=True)]
+    placed = list(zip(ops, apart(ops, across, up), strict=True))
+    parts += [lead(*place) for _, place in placed]
+    parts += [mark(op, *place[2:]) for op, place in placed]
     label = f"roofline of {len(ops)} parts; the table below holds the same numbers"
     return element("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=label, class_="plot")
 
@@ -180,17 +182,22 @@ def apart(ops: list[Op], across: Scale, up: Scale) -> list[tuple[float, float, f
     return placed
 
 
-def mark(op: Op, x: float, y: float, at_x: float, at_y: float) -> Html:
-    """One part: its number in its shape, joined to its point where it had to move."""
+def lead(x: float, y: float, at_x: float, at_y: float) -> Html:
+    """What joins a mark that had to move to its point."""
+    if (at_x, at_y) == (x, y):
+        return Html()
+    line = element("path", d=f"M {x} {y} L {at_x} {at_y}", class_="lead")
+    return joined(line, element("circle", cx=x, cy=y, r=2.5, class_="point"))
+
+
+def mark(op: Op, x: float, y: float) -> Html:
+    """One part: its number in the shape of its phase and the colour of what binds it."""
     said = f"{op.part.address}: {digits(op.intensity)} FLOP/byte, {flops_text(op.reached)}, {seconds_text(op.seconds)}"
     colour = CLASSES[op.part.binds]
     shape = (
-        element("circle", cx=at_x, cy=at_y, r=RADIUS, class_=colour)
+        element("circle", cx=x, cy=y, r=RADIUS, class_=colour)
         if op.phase == "prefill"
-        else element("rect", x=at_x - 8.5, y=at_y - 8.5, width=17, height=17, rx=2, class_=colour)
+        else element("rect", x=x - 8.5, y=y - 8.5, width=17, height=17, rx=2, class_=colour)
     )
-    moved = (at_x, at_y) != (x, y)
-    lead = [element("path", d=f"M {x} {y} L {at_x} {at_y}", class_="lead")] if moved else []
-    dot = [element("circle", cx=x, cy=y, r=2.5, class_="point")] if moved else []
-    number = element("text", str(op.number), x=at_x, y=at_y + 4, text_anchor="middle", class_="number")
-    return element("g", element("title", said), *lead, *dot, shape, number, class_="mark")
+    number = element("text", str(op.number), x=x, y=y + 4, text_anchor="middle", class_="number")
+    return element("g", element("title", said), shape, number, class_="mark")

@@ -8,7 +8,7 @@ section { scroll-margin-top: 8px; } .tile span { display: block; font-size: 13px
 .beside { display: grid; gap: 8px 32px; align-items: start; grid-template-columns: minmax(0, max-content) minmax(280px, 1fr); }
 .beside > * { min-width: 0; } .swatch { white-space: nowrap; margin-right: 10px; }
 .swatch i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px; }
-.late { color: var(--late); font-weight: 600; } svg .late { fill: var(--late); font-weight: 600; }
+.late { color: var(--late); font-weight: 600; } svg .late { fill: var(--late); }
 .warning { border-left: 4px solid var(--logits); padding-left: 10px; }
 :root { --late: #b42318; --on-mark: #ffffff; }
 svg.torus { max-width: none; display: block; } .torus .link { stroke-width: 4; fill: none; }
