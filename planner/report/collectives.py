@@ -1,4 +1,4 @@
-"""The collectives of both phases: bytes, time, who waits, why, and which of them wait for hops rather than for bytes."""
+"""The collectives of both phases: bytes, time, who waits, why, and which wait for hops rather than for bytes."""
 
 from planner.explain import Subject
 from planner.explain.collectives import LATENCY_BOUND, is_latency_bound, latency_share, waits_for, why
@@ -14,8 +14,8 @@ def collective_view(subject: Subject) -> Html:
     """A table for each phase."""
     told = (
         "Bytes are those of one execution, time that of all in a step. Latency is the part of the time that a single "
-        f"byte would take too; from {percent_text(LATENCY_BOUND)} on a collective is latency-bound (◆): fewer bytes would "
-        "not help it, fewer or nearer chips would."
+        f"byte would take too; from {percent_text(LATENCY_BOUND)} on a collective is latency-bound (◆): fewer bytes "
+        "would not help it, fewer or nearer chips would."
     )
     return joined(element("p", told), *(phase_view(subject, name) for name in PHASES))
 

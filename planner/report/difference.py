@@ -27,18 +27,18 @@ def diff_html(diff: PlanDiff) -> str:
 
 def diff_section(diff: PlanDiff) -> list[Html]:
     """The difference as part of a plan's page."""
-    return [element("p", element("b", f"{headline(diff)}.")), element("div", *parts(diff), class_="diff")]
+    return [element("p", element("b", f"{headline(diff)}.")), element("div", *parts(diff, "h3"), class_="diff")]
 
 
-def parts(diff: PlanDiff) -> Iterator[Html]:
+def parts(diff: PlanDiff, heading: str = "h2") -> Iterator[Html]:
     """What stands below the headline."""
-    yield from map(block_html, blocks(diff))
+    yield from (block_html(block, heading) for block in blocks(diff))
     lines = "\n".join(detail_lines(diff))
     if lines:
         yield element("details", element("summary", "Everything that differs, by address"), element("pre", lines))
 
 
-def block_html(block: Block) -> Html:
+def block_html(block: Block, heading: str) -> Html:
     """One block; a detail can be folded."""
     listed = [element("li", item) for item in block.items]
     inside = [
@@ -49,4 +49,4 @@ def block_html(block: Block) -> Html:
     ]
     if block.detail:
         return element("details", element("summary", block.title), *inside)
-    return joined(*([element("h2", block.title)] if block.title else []), *inside)
+    return joined(*([element(heading, block.title)] if block.title else []), *inside)

@@ -4,12 +4,13 @@ from itertools import pairwise
 
 from planner.explain import Subject
 from planner.explain.collectives import is_latency_bound
+from planner.plan.schema import Collective
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.graph import StepGraph, parts_in_order, step_graph
 from planner.report.html import Html, element, joined, scroller
 
 WIDTH, ROW, BOX_HEIGHT = 540, 78, 34
-LETTER = 6.3
+LETTER = 5.9
 LATE = "◆ "
 STORE_X, STORE_WIDTH, STORE_HEIGHT, STORE_STEP = 4, 64, 21, 25
 PART_X, PART_WIDTH, FLOW_X = 136, 170, 166
@@ -34,9 +35,7 @@ def flow_svg(subject: Subject, phase: str) -> Html:
     wide = width(subject, graph, parts)
     drawn.insert(0, layer_frame(subject, phase, tops, wide))
     label = f"flow of a {phase} step; the tables of collectives hold the same numbers"
-    svg = element(
-        "svg", *drawn, viewBox=f"0 0 {wide} {height}", style=f"width: {wide}px", role="img", aria_label=label
-    )
+    svg = element("svg", *drawn, viewBox=f"0 0 {wide} {height}", style=f"width: {wide}px", role="img", aria_label=label)
     return scroller(f"flow of a {phase} step", svg)
 
 
@@ -66,16 +65,15 @@ def notes(graph: StepGraph, source: str, target: str) -> tuple[str, ...]:
 
 def note_lines(subject: Subject, addresses: tuple[str, ...]) -> list[tuple[str, bool]]:
     """One line for each collective, `mlp.out: 80 x all_reduce x,y 16.8 MB, 28 ms`, and whether latency binds it."""
-    return [
-        (
-            f"{LATE if is_latency_bound(subject, each) else ''}{each.address.partition('.')[2]}: {each.count} x {each.kind} {','.join(each.axes)} "
-            f"{bytes_text(each.bytes)}, {seconds_text(each.seconds)}",
-            is_latency_bound(subject, each),
-        )
-        for address in addresses
-        for each in subject.collectives()
-        if each.address == address
-    ]
+    found = (each for address in addresses for each in subject.collectives() if each.address == address)
+    return [(note_text(each, late), late) for each in found for late in (is_latency_bound(subject, each),)]
+
+
+def note_text(each: Collective, late: bool) -> str:
+    """One line: name, count, kind and axes, bytes of one, seconds of all in a step."""
+    name, axes = each.address.partition(".")[2], ",".join(each.axes)
+    size, seconds = bytes_text(each.bytes), seconds_text(each.seconds)
+    return f"{LATE if late else ''}{name}: {each.count} x {each.kind} {axes} {size}, {seconds}"
 
 
 def layer_frame(subject: Subject, phase: str, tops: dict[str, int], wide: int) -> Html:

@@ -2,6 +2,7 @@
 
 from planner.explain import Subject
 from planner.explain.fleet import slices_text
+from planner.explain.parts import RESOURCES
 from planner.plan.units import bytes_text, digits, percent_text, seconds_text
 from planner.report.html import Html, element
 
@@ -42,8 +43,8 @@ def tiles(subject: Subject) -> list[Tile]:
     return [
         *found,
         ("tokens/s", digits(service.tokens_per_s), cost),
-        ("prefill step", seconds_text(plan.prefill.step_s), f"bound by {plan.prefill.binds}"),
-        ("generate step", seconds_text(plan.generate.step_s), f"bound by {plan.generate.binds}, {batch}"),
+        ("prefill step", seconds_text(plan.prefill.step_s), f"bound by {RESOURCES[plan.prefill.binds]}"),
+        ("generate step", seconds_text(plan.generate.step_s), f"bound by {RESOURCES[plan.generate.binds]}, {batch}"),
         ("HBM per chip", bytes_text(plan.hbm.total), f"of {bytes_text(plan.hbm.available)} available"),
     ]
 

@@ -36,7 +36,12 @@ def table(
     """A table; the columns in `numeric` are right-aligned. One with a label can be scrolled with arrow keys."""
 
     def cells(name: str, row: tuple[str, ...]) -> Html:
-        return joined(*(element(name, c, class_="number" if i in numeric else None, scope="col" if name == "th" else None) for i, c in enumerate(row)))
+        return joined(
+            *(
+                element(name, c, class_="number" if i in numeric else None, scope="col" if name == "th" else None)
+                for i, c in enumerate(row)
+            )
+        )
 
     head = element("thead", element("tr", cells("th", header)))
     body = element("tbody", *(element("tr", cells("td", row)) for row in rows))

@@ -7,7 +7,7 @@ from planner.report.html import Html, element, folded, joined, table
 from planner.report.palette import swatch
 from planner.report.torus import MOST_CHIPS, Chip, axis_text, torus_svg
 
-FEW_CHIPS = 32
+FEW_CHIPS = 16
 """As many rows of the table of chips are shown without being asked for."""
 LAYERS = "layers"
 """What pipeline stages cut."""

@@ -13,12 +13,12 @@ from planner.report.flow import flow_svg
 from planner.report.headline import headline
 from planner.report.html import Html, element, folded, joined, section
 from planner.report.mesh import mesh_view
-from planner.report.palette import PALETTE_STYLE
-from planner.report.phases import PHASES, pair
+from planner.report.phases import pair
 from planner.report.proof import proof_view
 from planner.report.roofline import roofline_view
 from planner.report.rules import rule_view
 from planner.report.style import STYLE
+from planner.report.style_chart import CHART_STYLE
 from planner.report.style_plan import PLAN_STYLE
 from planner.spec import spec_to_yaml
 
@@ -40,15 +40,14 @@ Section = tuple[str, str, list[Html]]
 
 def report_html(plan: Plan, beside: Beside | None = None) -> str:
     """The page."""
-    subject, found = Subject.of(plan), []
-    for each in sections(subject, beside or Beside()):
-        found.append(each)
+    subject = Subject.of(plan)
+    found = list(sections(subject, beside or Beside()))
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", f"{plan.name}: plan"),
-        element("style", Html(f"{STYLE}\n{PALETTE_STYLE}\n{PLAN_STYLE}")),
+        element("style", Html(f"{STYLE}\n{CHART_STYLE}\n{PLAN_STYLE}")),
     )
     links = [element("a", title, href=f"#{name}") for name, title, _ in found]
     body = element(
@@ -123,6 +122,3 @@ def padding_list(plan: Plan) -> Html:
     told = [each for each in explain(plan) if each.address.startswith(("padding.", "pool.padding."))]
     items = [element("li", element("code", each.address), f" {'; '.join(each.sentences)}") for each in told]
     return element("ul", *items) if items else Html()
-
-
-__all__ = ["PHASES", "Beside", "report_html"]

@@ -125,9 +125,7 @@ def op_row(op: Op, roof: Roof) -> tuple[str, ...]:
 def roofline_svg(ops: list[Op], roof: Roof) -> Html:
     """The chart, both axes in tenfolds."""
     ridge = roof.ridge
-    across = Scale.over(
-        [*(op.intensity for op in ops), ridge / LEAST_REACH, ridge * LEAST_REACH], LEFT, WIDTH - RIGHT
-    )
+    across = Scale.over([*(op.intensity for op in ops), ridge / LEAST_REACH, ridge * LEAST_REACH], LEFT, WIDTH - RIGHT)
     up = Scale.over([*(op.reached for op in ops), roof.flops_per_s, roof.flops_per_s / 50], HEIGHT - BOTTOM, TOP)
     parts = [grid(across, up), roof_line(across, up, roof)]
     placed = list(zip(ops, apart(ops, across, up), strict=True))

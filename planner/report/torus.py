@@ -59,7 +59,7 @@ class Drawing:
         return max(x for x, _ in places) + wide + MARGIN, max(y for _, y in places) + high + MARGIN
 
     def axis_of(self, side: int, at: int) -> int | None:
-        """Which mesh axis the link from `at` to `at + 1` along a side belongs to: the coarsest piece that ends there."""
+        """The mesh axis of the link from `at` to `at + 1` along a side: the coarsest piece whose block ends there."""
         pieces = [
             (axis.stride, index)
             for index, axis in enumerate(self.mesh.axes)
@@ -78,7 +78,8 @@ def torus_svg(mesh: Mesh, told: dict[Chip, str], switched: bool = False) -> Html
     label = f"{len(mesh.chips)} chips and the links between them; the table below says what each holds"
     box = f"0 0 {wide:g} {high:g}"
     style = f"width: {wide:g}px"
-    svg = element("svg", *drawn, viewBox=box, style=style, role="img", aria_label=label, class_="torus")
+    kind = "torus deep" if drawing.deep else "torus"
+    svg = element("svg", *drawn, viewBox=box, style=style, role="img", aria_label=label, class_=kind)
     return scroller("the slice", svg)
 
 

@@ -103,7 +103,9 @@ def limit_line(up: Scale, line: Line, limit: float, top: int) -> Html:
     y = up.at(limit)
     drawn = element("path", d=f"M {LEFT} {y} H {WIDTH - RIGHT}", class_="limit")
     below = y + 14 if y < top + 16 else y - 5
-    return joined(drawn, element("text", f"limit on {line.title} {seconds_text(limit)}", x=LEFT + 6, y=below, class_="bound"))
+    return joined(
+        drawn, element("text", f"limit on {line.title} {seconds_text(limit)}", x=LEFT + 6, y=below, class_="bound")
+    )
 
 
 def ticks(up: Scale) -> Html:
@@ -143,4 +145,6 @@ def concurrency_line(across: Scale, concurrency: int) -> Html:
         return Html()
     x = across.at(concurrency)
     drawn = element("path", d=f"M {x} {TOP} V {HEIGHT - BOTTOM}", class_="edge")
-    return joined(drawn, element("text", "concurrency", x=x - 5, y=HEIGHT - BOTTOM - 6, text_anchor="end", class_="soft"))
+    return joined(
+        drawn, element("text", "concurrency", x=x - 5, y=HEIGHT - BOTTOM - 6, text_anchor="end", class_="soft")
+    )

@@ -7,7 +7,7 @@ from planner.sweep.batches import batch_of, batches_svg
 from planner.sweep.chart import chart_svg
 from planner.sweep.frontier import MEASURES
 from planner.sweep.page import points_table
-from planner.sweep.reasons import group_text, groups
+from planner.sweep.reasons import group_text, groups, need_text
 from planner.sweep.schema import Infeasible, Point
 from planner.sweep.words import counts_text
 
@@ -17,10 +17,11 @@ BATCH_HEADER = ("batch", "TTFT", "TPOT", "tokens/s", "HBM per chip", "chip-s per
 def batches_view(found: Around) -> Html:
     """TTFT and TPOT against the batch, with the same as a table."""
     told = (
-        f"The best plan on slice {found.own.values['slice']} for each batch by the spec's objective, each with a layout "
-        f"of its own. The workload has up to {found.concurrency} sequences in flight"
+        f"The best plan on slice {found.own.values['slice']} for each batch by the spec's objective, each with a "
+        f"layout of its own. The workload has up to {found.concurrency} sequences in flight"
         f"{'; the spec pins the batch, the others are shown for comparison' if found.pinned else ''}. "
         "Shaded batches have no plan."
+        f"{' Dotted: what 95 % of requests stay within.' if found.own.fleet and found.own.fleet.tails else ''}"
     )
     rows = [(batch_of(point), batch_row(point)) for point in rows_of(found)]
     rows += [(int(each.values["generate.batch"]), unfit_row(each)) for each in found.infeasible]
@@ -54,7 +55,8 @@ def batch_row(point: Point) -> tuple[str, ...]:
 
 def unfit_row(each: Infeasible) -> tuple[str, ...]:
     """A batch without a plan, and why."""
-    return (str(each.values["generate.batch"]), "–", "–", "–", "–", "–", f"no plan: {each.reason}")
+    reason = "; ".join(need_text([conflict]) for conflict in each.conflicts) or each.reason
+    return (str(each.values["generate.batch"]), "–", "–", "–", "–", "–", f"no plan: {reason}")
 
 
 def stale_note(found: Around) -> list[Html]:
@@ -70,8 +72,8 @@ def frontier_view(found: Around) -> Html:
     sweep = found.sweep
     latency, against = MEASURES[sweep.latency], MEASURES[sweep.against]
     told = (
-        f"{latency.title} against {against.title}, over slices {', '.join(map(str, sweep.over['slice']))} and batches up "
-        f"to the workload's {found.concurrency}. {counts_text(sweep)}. The ring is this plan."
+        f"{latency.title} against {against.title}, over slices {', '.join(map(str, sweep.over['slice']))} and batches "
+        f"up to the workload's {found.concurrency}. {counts_text(sweep)}. The ring is this plan."
     )
     others = folded(f"{len(sweep.dominated)} dominated points", points_table(sweep, sweep.dominated))
     return joined(
