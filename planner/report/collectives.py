@@ -44,5 +44,5 @@ def row(subject: Subject, each: Collective) -> tuple[str, ...]:
         str(each.count),
         seconds_text(each.seconds),
         told,
-        f"{waits_for(each).partition('.')[2]} waits: {why(each)}",
+        element("div", f"{waits_for(each).partition('.')[2]} waits: {why(each)}", class_="said"),
     )

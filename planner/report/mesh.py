@@ -60,13 +60,13 @@ def drawing_note(subject: Subject) -> Html:
 
 def axis_table(subject: Subject, phases: tuple[str, ...]) -> Html:
     """Each mesh axis with its colour, its links, and the logical axes that it cuts."""
+    if len(subject.plan.mesh.chips) == 1:
+        return element("p", "One chip: there is nothing to cut, and no link.")
     header = ("mesh axis", "chips and links", *(f"{phase} cuts" for phase in phases))
     rows = []
     for index, axis in enumerate(subject.plan.mesh.axes):
         cuts = [cut_on(subject, phase, axis.name) for phase in phases]
         rows.append((swatch(index, axis.name), axis_text(axis, subject.machine.chip.switched), *cuts))
-    if not rows:
-        return element("p", "One chip: there is nothing to cut, and no link.")
     return table(header, rows, label="mesh axes")
 
 

@@ -18,6 +18,7 @@ PHASES = ("prefill", "generate")
 CLASSES = {"compute": "compute", "hbm": "hbm_", "ici": "ici", "fixed": "fixed"}
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 86, 18, 20, 48
 RADIUS = 9
+TEXT_WIDTH, TEXT_HEIGHT = 44, 17
 LEAST_REACH = 4.0
 """The chart shows so many times less and more than the ridge at least."""
 HEADER = ("", "part", "operations", "HBM", "FLOP/byte", "reached", "of the roof", "time", "bound by")
@@ -138,11 +139,11 @@ def roofline_svg(ops: list[Op], roof: Roof) -> Html:
 def grid(across: Scale, up: Scale) -> Html:
     """Ticks, their lines, and what the axes mean."""
     drawn = []
-    for value in across.ticks():
+    for value in across.ticks_apart(TEXT_WIDTH):
         x = across.at(value)
         drawn.append(element("path", d=f"M {x} {TOP} V {HEIGHT - BOTTOM}", class_="grid"))
         drawn.append(element("text", digits(value), x=x, y=HEIGHT - BOTTOM + 17, text_anchor="middle"))
-    for value in up.ticks():
+    for value in up.ticks_apart(TEXT_HEIGHT):
         y = up.at(value)
         drawn.append(element("path", d=f"M {LEFT} {y} H {WIDTH - RIGHT}", class_="grid"))
         drawn.append(element("text", flops_text(value), x=LEFT - 8, y=y + 4, text_anchor="end"))

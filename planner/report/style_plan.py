@@ -31,10 +31,15 @@ svg.torus { max-width: max(100%, 560px); display: block; } svg.torus.deep { max-
 @media (max-width: 760px) { body { padding: 14px; } .beside { grid-template-columns: minmax(0, 1fr); }
   .pair { grid-template-columns: minmax(0, 1fr); } h1 { font-size: 22px; overflow-wrap: anywhere; }
   svg.plot, svg.sweep { min-width: 480px; } .plot text, .sweep text { font-size: 13.5px; }
-  .tiles { grid-template-columns: repeat(auto-fit, minmax(135px, 1fr)); } li, p { overflow-wrap: anywhere; } }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(135px, 1fr)); } li, p { overflow-wrap: anywhere; }
+  #batches td, #frontier td, #roofline td, #where details td, .wide th { white-space: nowrap; } }
+.said { min-width: 220px; white-space: normal; }
 @media print { :root { color-scheme: light; } body { padding: 0; max-width: none; font-size: 11px; }
   nav { display: none; } .wide, pre { overflow: visible; } pre { white-space: pre-wrap; }
-  table { font-size: 9.5px; } th, td { padding-right: 8px; overflow-wrap: anywhere; } .number { white-space: normal; }
+  h1 { font-size: 18px; } h2 { font-size: 14px; margin-top: 20px; } h3 { font-size: 12px; } .tile b { font-size: 14px; }
+  table, .parts, .legend, .tile span { font-size: 9.5px; } code, pre, .mono { font-size: 8.5px; }
+  th, td { padding-right: 7px; } th, td, .number { white-space: normal; } .said { min-width: 0; }
+  td code { overflow-wrap: anywhere; } .number { overflow-wrap: normal; }
   svg.torus, .pair svg, svg.plot, svg.sweep { max-width: 100%; min-width: 0; height: auto; }
   .pair { grid-template-columns: minmax(0, 1fr); } h2, h3 { break-after: avoid; }
   svg, tr, .tile { break-inside: avoid; }

@@ -12,6 +12,7 @@ from planner.sweep.schema import Point
 
 WIDTH, PANEL, GAP, TOP, BOTTOM, LEFT, RIGHT = 760, 190, 34, 26, 52, 74, 18
 HEIGHT = TOP + 2 * PANEL + GAP + BOTTOM
+TEXT_HEIGHT = 17
 Value = Callable[[Point], float | None]
 
 
@@ -111,7 +112,7 @@ def limit_line(up: Scale, line: Line, limit: float, top: int) -> Html:
 def ticks(up: Scale) -> Html:
     """Lines of round values."""
     drawn = []
-    for value in up.ticks():
+    for value in up.ticks_apart(TEXT_HEIGHT):
         y = up.at(value)
         drawn.append(element("path", d=f"M {LEFT} {y} H {WIDTH - RIGHT}", class_="grid"))
         drawn.append(element("text", seconds_text(value), x=LEFT - 8, y=y + 4, text_anchor="end"))

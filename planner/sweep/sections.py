@@ -56,7 +56,15 @@ def batch_row(point: Point) -> tuple[str, ...]:
 def unfit_row(each: Infeasible) -> tuple[str, ...]:
     """A batch without a plan, and why."""
     reason = "; ".join(need_text([conflict]) for conflict in each.conflicts) or each.reason
-    return (str(each.values["generate.batch"]), "–", "–", "–", "–", "–", f"no plan: {reason}")
+    return (
+        str(each.values["generate.batch"]),
+        "–",
+        "–",
+        "–",
+        "–",
+        "–",
+        element("div", f"no plan: {reason}", class_="said"),
+    )
 
 
 def stale_note(found: Around) -> list[Html]:

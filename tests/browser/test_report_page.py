@@ -23,7 +23,7 @@ FLEET = (
     "serving.mode=disaggregated",
     "model.kv_cache.dtype=int8",
 )
-MOE = ("model.config=qwen3-30b-a3b", "model.weights.dtype=bf16", "limits.tpot=60 ms")
+MOE = ("serving.strategies=all", "model.config=qwen3-30b-a3b", "model.weights.dtype=bf16", "limits.tpot=60 ms")
 CUBE = ("hardware={chip: v5p, slice: 4x4x4}", "model.weights.dtype=bf16", "limits.ttft=500 ms")
 KINDS: dict[str, tuple[str, tuple[str, ...], bool]] = {
     "dense": (DENSE, ("limits={ttft: 400 ms, tpot: 30 ms}",), True),
@@ -84,6 +84,16 @@ def test_it_fits_every_window_in_both_colour_schemes(
         assert visit.page.evaluate(PALE) == []
     paper = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[scheme]
+
+
+def test_pale_texts_and_wide_elements_would_be_found(pages: Pages, visits: Visits):
+    _, path = pages("one")
+    visit = visits.file(path, width=390)
+    visit.page.add_style_tag(content="h1 { color: #bbb; } .plot text { fill: #bbb; } .tiles { width: 600px; }")
+    pale, wide = visit.page.evaluate(PALE), visit.page.evaluate(WIDE)
+    assert any(each.startswith("<h1") for each in pale)
+    assert any(each.startswith("<text") for each in pale)
+    assert any('class="tiles"' in each for each in wide)
 
 
 @pytest.mark.parametrize("kind", KINDS)
