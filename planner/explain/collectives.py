@@ -53,6 +53,7 @@ WHY = {
     "logits.residual": "d_model is cut, and each chip needs whole rows for its part of the vocabulary",
     "logits.rows": "sequences are cut on axes that also cut the vocabulary, so the rows are brought together",
     "sampling.tokens": "sequences are cut, and every chip looks up the next tokens of all",
+    "pipeline.rows": "layers are cut into stages, so the rows go on to the chips that hold the next",
     "insert.kv_prompt": "prompts are cut over chips, and one that is inserted may belong to any of them",
     "sampling.candidates": "the vocabulary is cut, so each chip offers its best candidates, never the logits",
 }

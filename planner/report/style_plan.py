@@ -28,12 +28,13 @@ svg.torus { max-width: max(100%, 560px); display: block; } svg.torus.deep { max-
 .plot .bound { fill: var(--s5); } .plot .ring { fill: none; stroke: var(--ink); stroke-width: 2; }
 .plot .edge { stroke: var(--soft); stroke-dasharray: 2 4; } .plot .none { stroke: var(--line); stroke-width: 14; }
 @media screen and (prefers-color-scheme: dark) { :root { --late: #ff9b8f; --on-mark: #0d1117; } }
-@media (max-width: 760px) { body { padding: 14px; } .beside { grid-template-columns: minmax(0, 1fr); }
+@media (max-width: 980px) { .beside { grid-template-columns: minmax(0, 1fr); } }
+@media screen and (max-width: 760px) { body { padding: 14px; }
   .pair { grid-template-columns: minmax(0, 1fr); } h1 { font-size: 22px; overflow-wrap: anywhere; }
   svg.plot, svg.sweep { min-width: 480px; } .plot text, .sweep text { font-size: 13.5px; }
   .tiles { grid-template-columns: repeat(auto-fit, minmax(135px, 1fr)); } li, p { overflow-wrap: anywhere; }
   #batches td, #frontier td, #roofline td, #where details td, .wide th { white-space: nowrap; } }
-.said { min-width: 220px; white-space: normal; }
+.said { min-width: 320px; white-space: normal; }
 @media print { :root { color-scheme: light; } body { padding: 0; max-width: none; font-size: 11px; }
   nav { display: none; } .wide, pre { overflow: visible; } pre { white-space: pre-wrap; }
   h1 { font-size: 18px; } h2 { font-size: 14px; margin-top: 20px; } h3 { font-size: 12px; } .tile b { font-size: 14px; }
