@@ -21,7 +21,7 @@ def diff_html(diff: PlanDiff) -> str:
         element("style", Html(STYLE)),
     )
     names = f"{diff.base} -> {diff.head}" if diff.base != diff.head else diff.base
-    body = element("body", element("main", element("h1", title), element("p", names, class_="soft"), *parts(diff)))
+    body = element("body", element("h1", title), element("p", names, class_="soft"), *parts(diff))
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
