@@ -27,7 +27,7 @@ check: $(TEST)/made  ## format, lint, types
 golden: $(TEST)/made  ## rewrite golden files and the committed packages after a deliberate change
 	$(TEST)/bin/python -m pytest --update-golden
 
-browser: $(BROWSER)/made  ## look at the status page in the Chromium of this machine; SCREENSHOTS=DIR keeps pictures
+browser: $(BROWSER)/made  ## look at the status page and at plans' pages in the Chromium of this machine; SCREENSHOTS=DIR keeps pictures
 	$(BROWSER)/bin/python -m pytest tests/browser
 
 bench: $(TEST)/made audit  ## print the tables of benchmarks/

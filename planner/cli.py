@@ -435,17 +435,33 @@ def calibrate(devices: int, style: str) -> int:
     return calibrate_command(devices, style)
 
 
-@main.command(cls=Examples, examples="shardwright report plan.yaml -o plan.html")
+@main.command(
+    cls=Examples,
+    examples="shardwright report plan.yaml -o plan.html\n"
+    "shardwright report plan.yaml --base origin/main:plan.yaml -o plan.html",
+)
 @PLAN
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path, dir_okay=False), help="The HTML file to write."
 )
+@click.option(
+    "--base",
+    metavar="PLAN",
+    help="Also show what changed against another plan, or a spec, in a file or in a git revision (REV:path).",
+)
+@click.option(
+    "--around/--no-around",
+    default=True,
+    help="Solve the batches and slices around the plan, for its latencies against the batch and the frontier.  "
+    "[default: around]",
+)
+@click.option("--jobs", type=click.IntRange(min=1), help="Processes to solve with.  [default: one a core]")
 @answers
-def report(plan: Path, output: Path) -> int:
-    """Write PLAN as one self-contained HTML page."""
-    from planner.commands import report_command
+def report(plan: Path, output: Path, base: str | None, around: bool, jobs: int | None) -> int:
+    """Write PLAN as one self-contained HTML page: no script, nothing loaded, to read on screens and on paper."""
+    from planner.commands import ReportRequest, report_command
 
-    return report_command(plan, output)
+    return report_command(plan, ReportRequest(output, base, around, jobs))
 
 
 @main.command(cls=Examples, examples="shardwright chips\nshardwright chips v5e")

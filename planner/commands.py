@@ -14,6 +14,7 @@ from planner.spec import check_spec, diagnostics_to_json, format_diagnostics, lo
 if TYPE_CHECKING:
     from planner.plan.make import Solved
     from planner.plan.schema import Plan
+    from planner.report.html import Html
 
 if TYPE_CHECKING:
     from planner.sweep.schema import AgainstName, LatencyName
@@ -260,14 +261,49 @@ def why_not_command(plan: "Plan", questions: tuple[str, ...], style: str) -> int
     return DONE
 
 
-def report_command(path: Path, written: Path) -> int:
+@dataclass(frozen=True)
+class ReportRequest:
+    """What `report` is asked for: where to, what to compare with, and whether to solve around the plan."""
+
+    written: Path
+    base: str | None = None
+    around: bool = True
+    jobs: int | None = None
+
+
+def report_command(path: Path, wanted: ReportRequest) -> int:
     """A plan as an HTML page."""
     from planner.plan.file import read_plan, write_text
-    from planner.report import report_html
+    from planner.report import Beside, report_html
 
-    write_text(written, report_html(read_plan(path)))
-    console.complain(f"wrote {written}")
+    if wanted.written.exists() and path.exists() and wanted.written.samefile(path):
+        raise CannotRun(f"{wanted.written} is the plan itself; give -o another file, such as {path.stem}.html")
+    plan = read_plan(path)
+    base = None
+    if wanted.base is not None:
+        from planner.diff import Request, review
+
+        base = review(Request(wanted.base, str(path)))
+    batches, frontier = sections_around(plan, wanted.jobs) if wanted.around else (None, None)
+    write_text(wanted.written, report_html(plan, Beside(base, batches, frontier)))
+    console.complain(f"wrote {wanted.written}")
     return DONE
+
+
+def sections_around(plan: "Plan", jobs: int | None) -> "tuple[Html, Html] | tuple[None, None]":
+    """What is solved around a plan, drawn; nothing where today's catalogue has no plan for its spec, which is told."""
+    from planner.errors import Unsupported
+    from planner.sweep import cores
+    from planner.sweep.around import around, grid_around
+    from planner.sweep.sections import batches_view, frontier_view
+
+    try:
+        with console.progress_bar("solving around the plan", grid_around(plan).settings) as advance:
+            found = around(plan, jobs or cores(), advance)
+    except Unsupported as error:
+        console.complain(f"the page has no plans beside this one: {error}")
+        return None, None
+    return batches_view(found), frontier_view(found)
 
 
 def sweep_command(

@@ -6,6 +6,7 @@ from planner.plan.schema import Collective
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.costs import PART_OF
 from planner.problem.machine import Machine
+from planner.problem.primitives import Collective as Planned
 
 WHY = {
     "embedding.lookup": "each chip looks up only the rows of its own vocabulary shard, so the rows are summed",
@@ -52,10 +53,13 @@ WHY = {
     "logits.residual": "d_model is cut, and each chip needs whole rows for its part of the vocabulary",
     "logits.rows": "sequences are cut on axes that also cut the vocabulary, so the rows are brought together",
     "sampling.tokens": "sequences are cut, and every chip looks up the next tokens of all",
+    "pipeline.rows": "layers are cut into stages, so the rows go on to the chips that hold the next",
     "insert.kv_prompt": "prompts are cut over chips, and one that is inserted may belong to any of them",
     "sampling.candidates": "the vocabulary is cut, so each chip offers its best candidates, never the logits",
 }
 
+LATENCY_BOUND = 0.5
+"""From this part of its time on a collective waits for hops more than for bytes."""
 FEW_CHIPS = 8
 """As many chips of a group as are named."""
 
@@ -64,6 +68,18 @@ def collective_text(each: Collective) -> str:
     """`80 x all_reduce over x,y of 524 kB: 960 us a step`."""
     size, seconds = bytes_text(each.bytes), seconds_text(each.seconds)
     return f"{each.count} x {each.kind} over {','.join(each.axes)} of {size}: {seconds} a step"
+
+
+def latency_share(subject: Subject, each: Collective) -> float:
+    """The part of a collective's time that it would take for a single byte: its launch and its hops, no bandwidth."""
+    chosen = subject.chosen.reads if each.address.startswith("prefill.") else subject.chosen
+    least_s = chosen.collective_s(Planned(each.address, each.kind, each.axes, 1, 1))
+    return min(1.0, least_s * each.count / each.seconds) if each.seconds else 0.0
+
+
+def is_latency_bound(subject: Subject, each: Collective) -> bool:
+    """Whether at least half of a collective's time would be left if it carried no more than a byte."""
+    return latency_share(subject, each) >= LATENCY_BOUND
 
 
 def waits_for(each: Collective) -> str:

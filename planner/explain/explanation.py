@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from planner.explain.limits import Shadows
-from planner.plan.chosen import chosen_of
+from planner.plan.chosen import Chosen, chosen_of
 from planner.plan.machine import machine_of, prefill_rules_of, rules_of, spec_of
 from planner.plan.schema import Collective, Generate, Plan, Prefill
 from planner.problem.costs import Parts
@@ -53,9 +53,14 @@ class Subject:
     @cached_property
     def at_peak(self) -> Parts:
         """The parts of both steps as if the software lost nothing: their operations and bytes over the chip's rates."""
-        chosen = chosen_of(self.whole or self.plan)
-        reader = replace(chosen.reads, machine=at_peak(chosen.reads.machine), reader=None)
-        return {**reader.prefill_parts(), **replace(chosen, machine=at_peak(chosen.machine)).generate_parts()}
+        reads, makes = self.chosen.reads, self.chosen
+        reader = replace(reads, machine=at_peak(reads.machine), reader=None)
+        return {**reader.prefill_parts(), **replace(makes, machine=at_peak(makes.machine)).generate_parts()}
+
+    @cached_property
+    def chosen(self) -> Chosen:
+        """What the plan chose, to be priced again."""
+        return chosen_of(self.whole or self.plan)
 
     def collectives(self) -> tuple[Collective, ...]:
         """The planned collectives of both phases."""

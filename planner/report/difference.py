@@ -25,23 +25,28 @@ def diff_html(diff: PlanDiff) -> str:
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
 
-def parts(diff: PlanDiff) -> Iterator[Html]:
+def diff_section(diff: PlanDiff) -> list[Html]:
+    """The difference as part of a plan's page."""
+    return [element("p", element("b", f"{headline(diff)}.")), element("div", *parts(diff, "h3"), class_="diff")]
+
+
+def parts(diff: PlanDiff, heading: str = "h2") -> Iterator[Html]:
     """What stands below the headline."""
-    yield from map(block_html, blocks(diff))
+    yield from (block_html(block, heading) for block in blocks(diff))
     lines = "\n".join(detail_lines(diff))
     if lines:
         yield element("details", element("summary", "Everything that differs, by address"), element("pre", lines))
 
 
-def block_html(block: Block) -> Html:
+def block_html(block: Block, heading: str) -> Html:
     """One block; a detail can be folded."""
     listed = [element("li", item) for item in block.items]
     inside = [
         *(element("p", sentence) for sentence in block.sentences),
         *([element("pre", block.said)] if block.said else []),
         *([element("ol" if block.numbered else "ul", *listed)] if listed else []),
-        *([table(block.header, block.rows, block.numeric)] if block.rows else []),
+        *([table(block.header, block.rows, block.numeric, block.title or "numbers")] if block.rows else []),
     ]
     if block.detail:
         return element("details", element("summary", block.title), *inside)
-    return joined(*([element("h2", block.title)] if block.title else []), *inside)
+    return joined(*([element(heading, block.title)] if block.title else []), *inside)

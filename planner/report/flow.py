@@ -3,11 +3,15 @@
 from itertools import pairwise
 
 from planner.explain import Subject
+from planner.explain.collectives import is_latency_bound
+from planner.plan.schema import Collective
 from planner.plan.units import bytes_text, seconds_text
 from planner.problem.graph import StepGraph, parts_in_order, step_graph
-from planner.report.html import Html, element, joined
+from planner.report.html import Html, element, joined, scroller
 
-WIDTH, ROW, BOX_HEIGHT = 580, 78, 34
+WIDTH, ROW, BOX_HEIGHT = 540, 78, 34
+LETTER = 5.9
+LATE = "◆ "
 STORE_X, STORE_WIDTH, STORE_HEIGHT, STORE_STEP = 4, 64, 21, 25
 PART_X, PART_WIDTH, FLOW_X = 136, 170, 166
 LINE = 15
@@ -21,15 +25,24 @@ def flow_svg(subject: Subject, phase: str) -> Html:
     parts = parts_in_order(graph)
     tops = row_tops(subject, graph, parts)
     height = tops[parts[-1]] + BOX_HEIGHT + 8
-    drawn = [layer_frame(subject, phase, tops)]
+    drawn: list[Html] = []
     for part in parts:
         drawn.append(part_box(subject, part, tops[part]))
         stores = [s for s in graph.predecessors(part) if graph.nodes[s]["kind"] == "weights"]
         drawn += [store_box(graph, store, part, i, len(stores), tops[part]) for i, store in enumerate(stores)]
     for source, target in pairwise(parts):
         drawn.append(arrow(subject, graph, source, target, tops))
-    box = f"0 0 {WIDTH} {height}"
-    return element("svg", *drawn, viewBox=box, width=WIDTH, role="img", aria_label=f"flow of a {phase} step")
+    wide = width(subject, graph, parts)
+    drawn.insert(0, layer_frame(subject, phase, tops, wide))
+    label = f"flow of a {phase} step; the tables of collectives hold the same numbers"
+    svg = element("svg", *drawn, viewBox=f"0 0 {wide} {height}", style=f"width: {wide}px", role="img", aria_label=label)
+    return scroller(f"flow of a {phase} step", svg)
+
+
+def width(subject: Subject, graph: StepGraph, parts: list[str]) -> int:
+    """As wide as the longest line beside the flow."""
+    lines = [text for pair in pairwise(parts) for text, _ in note_lines(subject, notes(graph, *pair))]
+    return max(WIDTH, int(FLOW_X + 24 + LETTER * max(map(len, lines), default=0)))
 
 
 def row_tops(subject: Subject, graph: StepGraph, parts: list[str]) -> dict[str, int]:
@@ -50,18 +63,20 @@ def notes(graph: StepGraph, source: str, target: str) -> tuple[str, ...]:
     return (*graph[source][target]["collectives"], *gathered)
 
 
-def note_lines(subject: Subject, addresses: tuple[str, ...]) -> list[str]:
-    """One line for each collective: `mlp.out: 80 x all_reduce x,y 16.8 MB, 28 ms`."""
-    return [
-        f"{each.address.partition('.')[2]}: {each.count} x {each.kind} {','.join(each.axes)} "
-        f"{bytes_text(each.bytes)}, {seconds_text(each.seconds)}"
-        for address in addresses
-        for each in subject.collectives()
-        if each.address == address
-    ]
+def note_lines(subject: Subject, addresses: tuple[str, ...]) -> list[tuple[str, bool]]:
+    """One line for each collective, `mlp.out: 80 x all_reduce x,y 16.8 MB, 28 ms`, and whether latency binds it."""
+    found = (each for address in addresses for each in subject.collectives() if each.address == address)
+    return [(note_text(each, late), late) for each in found for late in (is_latency_bound(subject, each),)]
 
 
-def layer_frame(subject: Subject, phase: str, tops: dict[str, int]) -> Html:
+def note_text(each: Collective, late: bool) -> str:
+    """One line: name, count, kind and axes, bytes of one, seconds of all in a step."""
+    name, axes = each.address.partition(".")[2], ",".join(each.axes)
+    size, seconds = bytes_text(each.bytes), seconds_text(each.seconds)
+    return f"{LATE if late else ''}{name}: {each.count} x {each.kind} {axes} {size}, {seconds}"
+
+
+def layer_frame(subject: Subject, phase: str, tops: dict[str, int], wide: int) -> Html:
     """A dashed frame around what every layer repeats."""
     last_block = subject.machine.sizes.blocks[-2]
     first, last = tops[f"{phase}.attention.qkv"], tops[f"{phase}.{last_block}.out"]
@@ -69,13 +84,13 @@ def layer_frame(subject: Subject, phase: str, tops: dict[str, int]) -> Html:
         "rect",
         x=PART_X - 8,
         y=first - 8,
-        width=WIDTH - PART_X + 4,
+        width=wide - PART_X + 4,
         height=last - first + BOX_HEIGHT + 16,
         rx=6,
         class_="layer",
     )
     text = f"{subject.machine.sizes.layers} layers"
-    return joined(frame, element("text", text, x=WIDTH - 12, y=first + 10, text_anchor="end", class_="soft"))
+    return joined(frame, element("text", text, x=wide - 12, y=first + 10, text_anchor="end", class_="soft"))
 
 
 def part_box(subject: Subject, address: str, top: int) -> Html:
@@ -109,8 +124,8 @@ def arrow(subject: Subject, graph: StepGraph, source: str, target: str, tops: di
     line = element("path", d=f"M {FLOW_X} {start} V {end - 7}", class_="flow")
     carries = element("text", graph[source][target]["carries"], x=FLOW_X + 10, y=start + 17, class_="soft")
     lines = [
-        element("text", text, x=FLOW_X + 10, y=start + 17 + LINE * index, class_="talk")
-        for index, text in enumerate(note_lines(subject, notes(graph, source, target)), start=1)
+        element("text", text, x=FLOW_X + 10, y=start + 17 + LINE * index, class_="talk late" if late else "talk")
+        for index, (text, late) in enumerate(note_lines(subject, notes(graph, source, target)), start=1)
     ]
     return joined(line, head(FLOW_X, end), carries, *lines)
 

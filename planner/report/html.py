@@ -27,17 +27,39 @@ def joined(*children: str) -> Html:
     return Html("".join(child if isinstance(child, Html) else escape(child) for child in children))
 
 
-def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]], numeric: tuple[int, ...] = ()) -> Html:
-    """A table; the columns in `numeric` are right-aligned."""
+def table(
+    header: tuple[str, ...],
+    rows: Sequence[tuple[str, ...]],
+    numeric: tuple[int, ...] = (),
+    label: str | None = None,
+) -> Html:
+    """A table; the columns in `numeric` are right-aligned. One with a label can be scrolled with arrow keys."""
 
     def cells(name: str, row: tuple[str, ...]) -> Html:
-        return joined(*(element(name, c, class_="number" if i in numeric else None) for i, c in enumerate(row)))
+        return joined(
+            *(
+                element(name, c, class_="number" if i in numeric else None, scope="col" if name == "th" else None)
+                for i, c in enumerate(row)
+            )
+        )
 
     head = element("thead", element("tr", cells("th", header)))
     body = element("tbody", *(element("tr", cells("td", row)) for row in rows))
-    return element("div", element("table", head, body), class_="wide")
+    drawn = element("table", head, body)
+    return scroller(label, drawn) if label else element("div", drawn, class_="wide")
 
 
-def section(title: str, *children: str) -> Html:
-    """A titled section."""
-    return element("section", element("h2", title), *children)
+def section(title: str, *children: str, name: str | None = None) -> Html:
+    """A titled section; with a name it can be linked to."""
+    heading = element("h2", title, id=name and f"{name}-title")
+    return element("section", heading, *children, id=name, aria_labelledby=name and f"{name}-title")
+
+
+def scroller(label: str, *children: str) -> Html:
+    """What may be wider than the window, by itself: it scrolls with fingers and with arrow keys."""
+    return element("div", *children, class_="wide", tabindex=0, role="region", aria_label=label)
+
+
+def folded(summary: str, *children: str, unfolded: bool = False) -> Html:
+    """Something to open; on paper it is open."""
+    return element("details", element("summary", summary), *children, open="" if unfolded else None)

@@ -1,12 +1,14 @@
-"""The slice as a grid of chips: coordinates, and what each chip holds in each phase."""
+"""Where everything is: the slice, what its mesh axes cut, and what each chip holds in each phase."""
 
 from planner.explain import Subject
 from planner.explain.rules import stored_size
-from planner.plan.placement import Held, cut_by, parts_held
-from planner.report.html import Html, element, joined
+from planner.plan.placement import cut_by, parts_held
+from planner.report.html import Html, element, folded, joined, table
+from planner.report.palette import swatch
+from planner.report.torus import MOST_CHIPS, Chip, axis_text, torus_svg
 
-MOST_CHIPS = 64
-IN_A_ROW = 4
+FEW_CHIPS = 16
+"""As many rows of the table of chips are shown without being asked for."""
 LAYERS = "layers"
 """What pipeline stages cut."""
 HOLDS = {
@@ -28,57 +30,85 @@ HOLDS = {
         ("kv_tokens", "cached tokens"),
     ),
 }
+Column = tuple[str, str, dict[Chip, str]]
+"""A phase, what is held of it, and by which chip how much."""
 
 
-def mesh_grid(subject: Subject, phases: tuple[str, ...] = tuple(HOLDS)) -> Html:
-    """One grid for each plane of the slice, rows along x and columns along y; what chips hold in some phases."""
+def mesh_view(subject: Subject, phases: tuple[str, ...] = tuple(HOLDS)) -> Html:
+    """The slice drawn, its axes, and its chips as a table; what they hold in some phases."""
+    columns = columns_of(subject, phases)
     chips = sorted(subject.plan.mesh.chips)
-    shown = chips[:MOST_CHIPS]
-    told = [each for each in rules_shown(subject) if each[0] in phases]
-    held = {(phase, name): parts_held(subject.plan.mesh, axes) for phase, name, axes in told}
+    told = {chip: "\n".join(f"{phase}: {name} {held[chip]}" for phase, name, held in columns) for chip in chips}
+    drawn = torus_svg(subject.plan.mesh, told, subject.machine.chip.switched)
+    beside = joined(axis_table(subject, phases), drawing_note(subject))
+    return joined(element("div", drawn, element("div", beside), class_="beside"), held_view(chips, columns))
+
+
+def drawing_note(subject: Subject) -> Html:
+    """How to read the drawing."""
+    mesh, sides = subject.plan.mesh, len(subject.plan.mesh.chips[0])
+    notes = []
+    if subject.machine.chip.switched:
+        notes.append("Every chip reaches every other through a switch; lines join neighbours in the mesh.")
+    elif len(mesh.chips) > 1:
+        ways = ("x runs to the right", "x runs down, y to the right", "x runs down, y to the right, z backwards")
+        notes.append(f"A link has the colour of its mesh axis; {ways[sides - 1]}.")
+        if any(axis.wraps for axis in mesh.axes):
+            notes.append("Dashed ends meet around the ring.")
+    return element("p", " ".join([*notes, "Sizes include padding."]), class_="soft")
+
+
+def axis_table(subject: Subject, phases: tuple[str, ...]) -> Html:
+    """Each mesh axis with its colour, its links, and the logical axes that it cuts."""
+    if len(subject.plan.mesh.chips) == 1:
+        return element("p", "One chip: there is nothing to cut, and no link.")
+    header = ("mesh axis", "chips and links", *(f"{phase} cuts" for phase in phases))
+    rows = []
+    for index, axis in enumerate(subject.plan.mesh.axes):
+        cuts = [cut_on(subject, phase, axis.name) for phase in phases]
+        rows.append((swatch(index, axis.name), axis_text(axis, subject.machine.chip.switched), *cuts))
+    return table(header, rows, label="mesh axes")
+
+
+def cut_on(subject: Subject, phase: str, name: str) -> str:
+    """The logical axes of a phase that a mesh axis cuts, and its pipeline stages."""
     stages = subject.plan.prefill.stages
-    if stages is not None and "prefill" in phases:
-        held["prefill", LAYERS] = parts_held(subject.plan.mesh, (stages.axis,))
-    planes = sorted({chip[2:] for chip in shown})
-    grids = [plane(subject, [chip for chip in shown if chip[2:] == depth], held, depth) for depth in planes]
-    left_out = len(chips) - len(shown)
-    note = [element("p", f"{left_out} more chips are not drawn.", class_="soft")] if left_out else []
-    return joined(*grids, *note)
+    staged = [LAYERS] if stages is not None and phase == "prefill" and stages.axis == name else []
+    return ", ".join([*(logical for logical, axes in subject.phase(phase).rules if name in axes), *staged]) or "nothing"
 
 
-def rules_shown(subject: Subject) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Phase, logical axis and mesh axes of what a chip's cell names."""
-    return [
-        (phase, name, cut_by(subject.phase(phase).rules, name)) for phase, names in HOLDS.items() for name, _ in names
-    ]
-
-
-def plane(
-    subject: Subject, chips: list[tuple[int, ...]], held: dict[tuple[str, str], Held], depth: tuple[int, ...]
-) -> Html:
-    """The chips that share their coordinates beyond x and y."""
-    columns = max(chip[1] for chip in chips) + 1 if len(chips[0]) > 1 else min(len(chips), IN_A_ROW)
-    title = [element("h3", f"z = {depth[0]}")] if depth else []
-    cells = [chip_cell(subject, chip, held) for chip in chips]
-    grid = element(
-        "div", *cells, class_="mesh", style=f"grid-template-columns: repeat({columns}, minmax(118px, 260px))"
-    )
-    return joined(*title, grid)
-
-
-def chip_cell(subject: Subject, chip: tuple[int, ...], held: dict[tuple[str, str], Held]) -> Html:
-    """One chip: where it is, and its share of each axis in each phase."""
-    lines: list[str] = [element("b", f"({', '.join(map(str, chip))})", class_="mono")]
-    for phase in dict.fromkeys(phase for phase, _ in held):
-        lines.append(element("div", phase, class_="phase"))
+def columns_of(subject: Subject, phases: tuple[str, ...]) -> list[Column]:
+    """What chips hold, column by column; what a model lacks has none."""
+    found: list[Column] = []
+    mesh, stages = subject.plan.mesh, subject.plan.prefill.stages
+    for phase in phases:
         for name, title in HOLDS[phase]:
-            part, ways = held[phase, name][chip]
             if size := stored_size(subject, phase, name):
-                lines.append(element("div", f"{title} {share_text(size, part, ways)}"))
-        if (phase, LAYERS) in held:
-            layers = share_text(subject.machine.sizes.layers, *held[phase, LAYERS][chip])
-            lines.append(element("div", f"{LAYERS} {layers}"))
-    return element("div", *lines, class_="chip")
+                places = parts_held(mesh, cut_by(subject.phase(phase).rules, name))
+                found.append((phase, title, {chip: share_text(size, *place) for chip, place in places.items()}))
+        if stages is not None and phase == "prefill":
+            layers, places = subject.machine.sizes.layers, parts_held(mesh, (stages.axis,))
+            found.append((phase, LAYERS, {chip: share_text(layers, *place) for chip, place in places.items()}))
+    return found
+
+
+def held_view(chips: list[Chip], columns: list[Column]) -> Html:
+    """What all chips hold in a sentence, what differs in a table."""
+    alike = [each for each in columns if len(set(each[2].values())) == 1]
+    differing = [each for each in columns if each not in alike]
+    same = "; ".join(f"{phase} {name} {held[chips[0]]}" for phase, name, held in alike)
+    sentence = [element("p", f"Every chip holds: {same}.")] if same else []
+    if not differing:
+        return joined(*sentence)
+    shown = chips[:MOST_CHIPS]
+    header = ("chip", *(f"{phase}: {name}" for phase, name, _ in differing))
+    rows = [(f"({', '.join(map(str, chip))})", *(held[chip] for _, _, held in differing)) for chip in shown]
+    left_out = len(chips) - len(shown)
+    note = [element("p", f"{left_out} more chips are not listed.", class_="soft")] if left_out else []
+    opened = table(header, rows, label="what each chip holds")
+    return joined(
+        *sentence, folded(f"What each of {len(chips)} chips holds", opened, *note, unfolded=len(chips) <= FEW_CHIPS)
+    )
 
 
 def share_text(size: int, part: int, ways: int) -> str:

@@ -4,8 +4,9 @@ STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --paper: #ffffff; --panel: #f6f8fa; --line: #d0d7de;
   --compute: #c2410c; --hbm: #0969da; --ici: #1a7f37; --fixed: #8250df; --weights: #0969da; --kv_cache: #1a7f37;
   --activations: #c2410c; --logits: #bf8700; --reserve: #8c959f; --free: #e4e8ec; --box: #ddf4ff; --store: #fff8c5; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --paper: #0d1117; --panel: #161b22;
-  --line: #3d444d; --compute: #f0883e; --hbm: #58a6ff; --ici: #3fb950; --fixed: #bc8cff; --weights: #58a6ff;
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --paper: #0d1117;
+  --panel: #161b22; --line: #3d444d;
+  --compute: #f0883e; --hbm: #58a6ff; --ici: #3fb950; --fixed: #bc8cff; --weights: #58a6ff;
   --kv_cache: #3fb950; --activations: #f0883e; --logits: #d29922; --reserve: #6e7681; --free: #262c36;
   --box: #12304f; --store: #3a2f0b; } }
 * { box-sizing: border-box; }

@@ -3,9 +3,9 @@
 from itertools import pairwise
 
 from planner.report.html import Html, element, joined
+from planner.report.scale import Scale
 from planner.sweep.frontier import MEASURES, Measure, by_latency
 from planner.sweep.reasons import values_text
-from planner.sweep.scale import Scale
 from planner.sweep.schema import Point, Sweep
 from planner.sweep.words import best_for_text, headline, strategy_text
 

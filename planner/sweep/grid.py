@@ -73,6 +73,12 @@ def read_grid(path: Path, overrides: Sequence[str] = (), over: Sequence[str] = (
     return grid
 
 
+def grid_of(spec: Spec, slices: Sequence[str], batches: tuple[int, ...]) -> Grid:
+    """The grid of a spec over slices and batches, whatever its own pins say of the two."""
+    cases = tuple(Case(with_pins(spec, {SLICE: each}), each, batches, (), own=True) for each in slices)
+    return Grid(spec, varied(cases, ()), cases)
+
+
 def refuse_endless(settings: int) -> None:
     """Refuse what would run for hours."""
     if settings > MOST_SETTINGS:

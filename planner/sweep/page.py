@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from planner.errors import CannotRun
-from planner.report.html import Html, element, joined, section, table
+from planner.report.html import Html, element, folded, joined, section, table
 from planner.report.style import STYLE
+from planner.report.style_chart import CHART_STYLE, SVG_COLOURS
 from planner.spec import Spec, spec_to_yaml
 from planner.sweep.chart import HEIGHT, WIDTH, chart_svg
 from planner.sweep.frontier import by_latency
 from planner.sweep.reasons import group_text, groups, values_text
 from planner.sweep.schema import Point, Sweep
-from planner.sweep.style import CHART_STYLE, SVG_COLOURS
 from planner.sweep.text import NUMBERS, cells, chosen_text
 from planner.sweep.words import counts_text, headline, others_of
 
@@ -97,8 +97,3 @@ def infeasible_list(sweep: Sweep) -> list[Html]:
         items = (element("li", f"{values_text(each.values)}: {each.reason}") for each in group)
         drawn += [element("p", group_text(group)), folded("each setting", element("ul", *items))]
     return drawn or [element("p", "no setting")]
-
-
-def folded(summary: str, *children: str) -> Html:
-    """Something to open."""
-    return element("details", element("summary", summary), *children)

@@ -54,6 +54,24 @@ def solve_case(case: Case, latency: LatencyName, against: AgainstName) -> Solved
     return Solved(tuple(points), tuple(infeasible))
 
 
+def solve_objective(case: Case) -> Solved:
+    """What `plan` would take at every batch of a case, or why there is nothing; no trade-offs beside it."""
+    points: list[Point] = []
+    infeasible: list[Infeasible] = []
+    try:
+        built = build(case.spec, case.batches)
+    except ShardwrightError as error:
+        return Solved((), tuple(refused(case.values(batch), error) for batch in case.batches))
+    for index, batch in enumerate(case.batches):
+        alone = at_batch(built, index)
+        best = search(alone.problem)
+        if best is None:
+            infeasible.append(infeasible_at(case, batch, alone.problem))
+        else:
+            points.append(point_of(plan_alone(case.pinned(batch), alone, best), case.values(batch), ("objective",)))
+    return Solved(tuple(points), tuple(infeasible))
+
+
 def takes_fleet(spec: Spec) -> bool:
     """Whether plans of a spec are of several slices."""
     return spec.workload.requests_per_s is not None or spec.serving.mode != "interleaved"

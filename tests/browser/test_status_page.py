@@ -13,38 +13,10 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from tests.browser.conftest import aside
+from tests.browser.look import PALE, WIDE, WIDTHS
 from tests.browser.visit import Visit, Visits
 from tests.package.harness import Package
 from tests.serving.machine import Machine, Machines, PieceTokenizer, TalkingRunner, wait_until
-
-WIDTHS = {"phone": 390, "tablet": 820, "desk": 1400}
-# Texts whose colour stands out from what is behind them by less than 4.5, as WCAG counts.
-PALE = """() => {
-  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = (colour) => {
-    canvas.clearRect(0, 0, 1, 1);
-    canvas.fillStyle = colour;
-    canvas.fillRect(0, 0, 1, 1);
-    return [...canvas.getImageData(0, 0, 1, 1).data];
-  };
-  const light = (colour) => rgba(colour).slice(0, 3).map((part) => part / 255)
-    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
-    .reduce((all, part, nth) => all + part * [0.2126, 0.7152, 0.0722][nth], 0);
-  const behind = (element) => {
-    const colour = getComputedStyle(element).backgroundColor;
-    return rgba(colour)[3] === 255 ? colour : behind(element.parentElement);
-  };
-  return [...document.body.querySelectorAll("*")]
-    .filter((each) => !["SCRIPT", "NOSCRIPT"].includes(each.tagName) && each.checkVisibility())
-    .filter((each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim()))
-    .filter((each) => {
-      const [low, high] = [light(getComputedStyle(each).color), light(behind(each))].sort((a, b) => a - b);
-      return (high + 0.05) / (low + 0.05) < 4.5;
-    }).map((each) => each.outerHTML);
-}"""
-# Elements that reach beyond the window's right edge.
-WIDE = """() => [...document.body.querySelectorAll("*")]
-  .filter((each) => each.getBoundingClientRect().right > innerWidth + 0.5).map((each) => each.outerHTML)"""
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -43,14 +44,25 @@ class Visits:
 
     def __call__(self, port: int, width: int = 1400, height: int = 900, **other: Any) -> Visit:
         """The status page of the server at this port, in a window of this size."""
+        visit = self.blank(f"http://127.0.0.1:{port}", width, height, **other)
+        visit.page.goto(f"{visit.origin}/")
+        assert urlsplit(visit.page.url).netloc == f"127.0.0.1:{port}"
+        return visit
+
+    def file(self, path: Path, width: int = 1400, height: int = 900, **other: Any) -> Visit:
+        """A page in a file."""
+        visit = self.blank("file://", width, height, **other)
+        visit.page.goto(path.as_uri())
+        return visit
+
+    def blank(self, origin: str, width: int, height: int, **other: Any) -> Visit:
+        """An empty page in a window of this size, watched."""
         page = self.browser.new_context(viewport={"width": width, "height": height}, **other).new_page()
-        visit = Visit(page, f"http://127.0.0.1:{port}")
+        visit = Visit(page, origin)
         page.on("request", lambda request: visit.asked.append(request.url))
         page.on("pageerror", lambda error: visit.complaints.append(str(error)))
         page.on(
             "console", lambda line: visit.complaints.append(line.text) if line.type in ("error", "warning") else None
         )
         self.made.append(visit)
-        page.goto(f"{visit.origin}/")
-        assert urlsplit(page.url).netloc == f"127.0.0.1:{port}"
         return visit

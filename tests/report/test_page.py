@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.commands import report_command
+from planner.commands import ReportRequest, report_command
+from planner.errors import CannotRun
 from planner.plan.file import plan_to_yaml
 from planner.plan.schema import Plan
 from planner.report import report_html
@@ -50,7 +51,10 @@ def test_the_page_stands_alone_and_is_well_formed(plan: Plan) -> None:
     page = report_html(plan)
     reader = Reader(page)
     assert not {"script", "link", "img", "iframe"} & reader.tags
-    assert not {"src", "href"} & {name for name, _ in reader.attributes}
+    assert "src" not in {name for name, _ in reader.attributes}
+    links = [value for name, value in reader.attributes if name == "href"]
+    assert set(links) <= {f"#{value}" for name, value in reader.attributes if name == "id"}
+    assert len(links) >= 9
     assert "http" not in page
     assert "url(" not in page
 
@@ -93,20 +97,68 @@ def test_a_chip_names_the_elements_it_holds(size: int, part: int, ways: int, tex
     assert share_text(size, part, ways) == text
 
 
-def test_a_switched_domain_has_no_rows_and_columns() -> None:
-    plan = example_plan("smollm2_135m_cpu8", "hardware.chip=h100", "hardware.slice=8")
-    assert "Rows run along x" not in report_html(plan)
-    assert "repeat(4, " in report_html(plan)
+def test_a_switched_domain_is_told_as_one() -> None:
+    page = report_html(example_plan("smollm2_135m_cpu8", "hardware.chip=h100", "hardware.slice=8"))
+    assert "through a switch" in page
+    assert "runs to the right" not in page
 
 
-def test_a_cube_is_drawn_plane_by_plane() -> None:
+def test_a_cube_is_drawn_in_depth_with_every_chip() -> None:
     plan = example_plan("smollm2_135m_cpu8", "hardware.chip=v5p", "hardware.slice=2x2x2")
-    titles = [text for text in Reader(report_html(plan)).texts if text.startswith("z = ")]
-    assert titles == ["z = 0", "z = 1"]
+    page = report_html(plan)
+    assert page.count('r="5" class="chip"') == 8
+    assert "z backwards" in page
 
 
-def test_the_command_writes_the_page(tmp_path: Path) -> None:
-    source, target = tmp_path / "plan.yaml", tmp_path / "plan.html"
-    source.write_text(plan_to_yaml(example_plan("smollm2_135m_cpu8")), encoding="utf-8")
-    assert report_command(source, target) == 0
+def test_one_chip_has_nothing_between_chips() -> None:
+    plan = example_plan("smollm2_135m_cpu8", "hardware.chip=v5e", "hardware.slice=1x1")
+    page = report_html(plan)
+    assert "One chip: there is nothing to cut" in page
+    assert 'class="link' not in page
+    assert "prefill: no collectives." in page
+
+
+# What the command writes
+
+
+@pytest.fixture
+def plan_file(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.yaml"
+    path.write_text(plan_to_yaml(example_plan("smollm2_135m_cpu8")), encoding="utf-8")
+    return path
+
+
+def test_the_command_writes_the_page(plan_file: Path, tmp_path: Path) -> None:
+    target = tmp_path / "plan.html"
+    assert report_command(plan_file, ReportRequest(target, around=False)) == 0
     assert target.read_text(encoding="utf-8") == report_html(example_plan("smollm2_135m_cpu8"))
+
+
+def test_a_base_adds_what_changed(plan_file: Path, tmp_path: Path) -> None:
+    base, target = tmp_path / "base.yaml", tmp_path / "plan.html"
+    base.write_text(plan_to_yaml(example_plan("smollm2_135m_cpu8", "workload.concurrency=4")), encoding="utf-8")
+    assert report_command(plan_file, ReportRequest(target, str(base), around=False)) == 0
+    page = target.read_text(encoding="utf-8")
+    assert "What changed against" in page
+    assert "workload.concurrency" in page
+    assert report_command(plan_file, ReportRequest(target, str(plan_file), around=False)) == 0
+    assert "No changes" in target.read_text(encoding="utf-8")
+
+
+def test_the_plan_itself_is_not_written_over(plan_file: Path) -> None:
+    before = plan_file.read_text(encoding="utf-8")
+    with pytest.raises(CannotRun, match=r"plan\.html"):
+        report_command(plan_file, ReportRequest(plan_file))
+    assert plan_file.read_text(encoding="utf-8") == before
+
+
+def test_with_what_is_around_it_the_page_is_the_same_bytes_again(plan_file: Path, tmp_path: Path) -> None:
+    pages = []
+    for name in ("first.html", "second.html"):
+        assert report_command(plan_file, ReportRequest(tmp_path / name, jobs=1)) == 0
+        pages.append((tmp_path / name).read_bytes())
+    assert pages[0] == pages[1]
+    assert len(pages[0]) < 1_500_000
+    assert {b'id="batches"', b'id="frontier"'} <= {
+        mark for mark in (b'id="batches"', b'id="frontier"') if mark in pages[0]
+    }

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.problem.problem import Problem
+from planner.report.scale import FEW, MANY, Scale
 from planner.sweep.frontier import undominated
-from planner.sweep.scale import FEW, MANY, Scale
 from planner.sweep.schema import LatencyName
 from planner.sweep.solve import latency_of, one_batch, trade_off
 from tests.solve.toys import problems, solutions

@@ -1,18 +1,9 @@
-"""The chart's style sheet: eight colours that stay apart in light and dark, and for most colour-blind eyes."""
+"""The chart's style sheet, over the palette that every page shares."""
 
-LIGHT = ("#0969da", "#c2410c", "#1a7f37", "#8250df", "#bf8700", "#cf222e", "#0e7490", "#57606a")
-DARK = ("#58a6ff", "#f0883e", "#3fb950", "#bc8cff", "#d29922", "#ff7b72", "#39c5cf", "#9198a1")
-
-
-def variables(colours: tuple[str, ...]) -> str:
-    """The colours as variables."""
-    return " ".join(f"--s{index}: {colour};" for index, colour in enumerate(colours))
-
+from planner.report.palette import PALETTE_STYLE
 
 CHART_STYLE = f"""
-:root {{ {variables(LIGHT)} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {variables(DARK)} }} }}
-{" ".join(f".s{index} {{ fill: var(--s{index}); stroke: var(--s{index}); }}" for index in range(len(LIGHT)))}
+{PALETTE_STYLE}
 svg.sweep {{ display: block; width: 100%; min-width: 600px; max-width: 1000px; margin: 14px 0; }}
 .sweep text {{ fill: var(--ink); font: 12px system-ui, "Liberation Sans", sans-serif; }}
 .sweep .soft {{ fill: var(--soft); }}

@@ -38,6 +38,14 @@ class Scale:
                 break
         return found[:: -(-len(found) // MANY)] if found else []
 
+    def ticks_apart(self, least: float) -> list[float]:
+        """Of the round values those that stand at least so far from the one before."""
+        found: list[float] = []
+        for value in self.ticks():
+            if not found or abs(self.at(value) - self.at(found[-1])) >= least:
+                found.append(value)
+        return found
+
     def within(self, mantissas: tuple[float, ...]) -> list[float]:
         """Every mantissa times a power of ten that is in range."""
         powers = range(floor(log10(self.low)), floor(log10(self.high)) + 1)
