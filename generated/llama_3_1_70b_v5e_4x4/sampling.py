@@ -114,9 +114,7 @@ def candidates(logits: jax.Array, summed: bool) -> Candidates:
     place each chip's own sum.
     """
     count = min(CANDIDATES, logits.shape[1])
-    # Without barriers the first of them are cut out of a sort of the whole vocabulary, which takes far longer. XLA
-    # stops at one barrier around both.
-    best, ids = map(lax.optimization_barrier, lax.top_k(logits, count))
+    best, ids = _top(logits, count)
     whole = jax.nn.logsumexp(logits, axis=-1) if summed else best[:, 0]
     ids = ids + collectives.rank(GENERATE.vocab) * logits.shape[1]
     offers = jnp.stack([best, ids.astype(jnp.float32)], axis=-1)
@@ -125,9 +123,18 @@ def candidates(logits: jax.Array, summed: bool) -> Candidates:
     offers = offers.reshape(logits.shape[0], -1, count + 1, 2)
     whole = jax.nn.logsumexp(offers[:, :, count, 0], axis=1)
     offers = offers[:, :, :count].reshape(logits.shape[0], -1, 2)
-    best, places = lax.top_k(offers[:, :, 0], min(CANDIDATES, offers.shape[1]))
+    best, places = _top(offers[:, :, 0], min(CANDIDATES, offers.shape[1]))
     ids = jnp.take_along_axis(offers[:, :, 1].astype(jnp.int32), places, axis=1)
     return Candidates(best, ids, whole)
+
+
+def _top(values: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+    """The greatest `count` of `values` [rows, any] and their places, both [rows, count], greatest first.
+
+    Without barriers they are cut out of a sort of all values, which takes far longer. XLA stops at one around both.
+    """
+    best, places = lax.top_k(values, count)
+    return lax.optimization_barrier(best), lax.optimization_barrier(places)
 
 
 def choose(found: Candidates, sampling: Sampling, positions: jax.Array) -> Chosen:

@@ -20,8 +20,12 @@ def addresses_of(scope: str) -> list[str]:
 
 
 def address_in(module: Module, home: Computation, each: Instruction) -> str | None:
-    """The plan address of an instruction: its own, or of what it fuses, of what reads its value, of what made it."""
-    return _nearest(module, home, each, forwards=True) or _nearest(module, home, each, forwards=False)
+    """The plan address of an instruction: its own, or of what it fuses, of what reads its value, of what made it.
+
+    A product of matrices that lost its name belongs to what made its rows: a plan counts the reading of weights there.
+    """
+    first = not _multiplies(module, each)
+    return _nearest(module, home, each, forwards=first) or _nearest(module, home, each, forwards=not first)
 
 
 def address_made(module: Module, home: Computation, each: Instruction, among: Collection[str]) -> str | None:
@@ -46,9 +50,16 @@ def _nearest(
     return None
 
 
+def _multiplies(module: Module, each: Instruction) -> bool:
+    return any(instruction.opcode in ("convolution", "dot") for instruction in (each, *_fused(module, each)))
+
+
+def _fused(module: Module, each: Instruction) -> list[Instruction]:
+    return list(module.computations[each.called[0]].instructions.values()) if each.opcode == "fusion" else []
+
+
 def _own_address(module: Module, each: Instruction) -> str | None:
-    fused = list(module.computations[each.called[0]].instructions.values()) if each.opcode == "fusion" else []
-    for instruction in (each, *reversed(fused)):
+    for instruction in (each, *reversed(_fused(module, each))):
         if found := addresses_of(instruction.scope):
             return found[-1]
     return None

@@ -74,3 +74,26 @@ def test_bytes_are_told_by_address():
 )
 def test_kernels_touch_the_pages_of_their_slots(text: str, expected: int):
     assert hbm_bytes(parse(text), Pages(3, 5)) == {"generate.attention.kv_cache": expected}
+
+
+NAMELESS = """HloModule jit_step, is_scheduled=true
+
+%product (p.0: bf16[512,1024], p.1: bf16[4096,1024]) -> f32[512,4096] {
+  %p.0 = bf16[512,1024]{1,0:T(8,128)(2,1)} parameter(0)
+  %p.1 = bf16[4096,1024]{1,0:T(8,128)(2,1)} parameter(1)
+  ROOT %convolution.1 = f32[512,4096]{0,1:T(8,128)} convolution(%p.0, %p.1), dim_labels=bf_oi->bf
+}
+
+ENTRY %main (rows.1: bf16[512,1024], lm_head.1: bf16[4096,1024]) -> f32[512,4096] {
+  %rows.1 = bf16[512,1024]{1,0:T(8,128)(2,1)} parameter(0)
+  %lm_head.1 = bf16[4096,1024]{1,0:T(8,128)(2,1)} parameter(1), metadata={op_name="weights.lm_head"}
+  %norm.1 = bf16[512,1024]{1,0:T(8,128)(2,1)S(1)} copy(%rows.1), metadata={op_name="jit(step)/generate.logits.norm/mul"}
+  %fusion.1 = f32[512,4096]{0,1:T(8,128)S(1)} fusion(%norm.1, %lm_head.1), kind=kOutput, calls=%product
+  ROOT %top.1 = f32[512,4096]{0,1:T(8,128)S(1)} copy(%fusion.1), metadata={op_name="jit(step)/generate.sampling.x/top_k"}
+}
+"""
+
+
+def test_a_product_without_a_name_is_counted_where_its_rows_were_made():
+    found = hbm_bytes(parse(NAMELESS), Pages(0, 0))
+    assert found == {"generate.logits.norm": (512 + 4096) * 1024 * 2}
