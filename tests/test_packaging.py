@@ -1,5 +1,6 @@
 """The built distribution works where there is no checkout: sdist, wheel from it, fresh environment, the command."""
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -71,9 +72,8 @@ def test_the_installed_command_plans_and_renders_outside_the_checkout(command: P
 
 def test_a_foreign_planner_package_is_noticed(tmp_path: Path):
     foreign = tmp_path / "planner"
-    foreign.mkdir()
+    shutil.copytree(ROOT / "planner" / "cli", foreign / "cli")
     (foreign / "__init__.py").write_text("", encoding="utf-8")
-    (foreign / "cli.py").write_text((ROOT / "planner" / "cli.py").read_text(encoding="utf-8"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-c", "import planner.cli"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
