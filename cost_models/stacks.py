@@ -124,7 +124,8 @@ def stack(name: str) -> Stack:
 
 def default_stack(chip_name: str, *, experts: bool = False) -> Stack:
     """The stack that stands for the rendered JAX packages of dense models, or of mixtures, on a chip until they are
-    measured there. A chip without measurements borrows from its closest relative."""
+    measured there. A chip without measurements borrows from its closest relative, or where nobody named one takes the
+    book's."""
     return stack(_default(chip_name, experts)[0])
 
 
@@ -134,12 +135,14 @@ def accuracy_text(chip_name: str, priced: Stack, *, experts: bool = False) -> st
     if priced.name == name:
         return f"{name}: {expectation}"
     if priced.name == "book":
-        return "book: rooflines at peak rates, a lower bound: published steps took 1 to 2 times as long, 3 at worst"
+        return ": ".join(_UNMEASURED)
     return f"{priced.name}: constants of other software ({priced.title}), unmeasured on {chip_name}"
 
 
 def _default(chip_name: str, experts: bool) -> tuple[str, str]:
     """The default stack of a chip, and what to expect of it."""
+    if chip_name not in _DEFAULTS:
+        return _UNMEASURED
     name, expectation = _DEFAULTS[chip_name]
     if experts:
         return _EXPERTS.get(chip_name, (name, "constants of dense models, unmeasured with experts"))
@@ -148,6 +151,7 @@ def _default(chip_name: str, experts: bool) -> tuple[str, str]:
 
 _V4, _V6E, _GPUS = "v4-looped-einsum", "v6e-sglang-jax", ("a100", "h100", "h200", "b200", "gb200")
 _SERVED = "served steps of engines with CUDA graphs within 20 %; JAX adds launches, unmeasured"
+_UNMEASURED = ("book", "rooflines at peak rates, a lower bound: published steps took 1 to 2 times as long, 3 at worst")
 _DEFAULTS = {
     "v4": (_V4, "published steps within 10 % where collectives are looped by hand, 1.4 times as long else"),
     "v5p": (_V4, "constants of v4, where published steps are within 10 %; v5p itself is unmeasured"),

@@ -306,6 +306,12 @@ def test_every_chip_has_a_default_stack(name: str) -> None:
     assert accuracy_text(name, BOOK).startswith("book: ")
 
 
+def test_a_chip_that_no_stack_was_named_for_is_priced_by_the_book() -> None:
+    for experts in (False, True):
+        assert default_stack("a-new-chip", experts=experts) == BOOK
+        assert accuracy_text("a-new-chip", BOOK, experts=experts).startswith("book: rooflines at peak rates")
+
+
 def documented_constants() -> dict[tuple[str, str], float]:
     """The tables of constants in docs/cost-models.md by stack and constant."""
     found: dict[tuple[str, str], float] = {}
