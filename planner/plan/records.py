@@ -24,9 +24,12 @@ class MeshAxis(Record):
 
     name: str
     size: int
+    """Chips along it."""
     torus_axis: str
+    """The side of the slice that it lies on: x, y or z."""
     stride: int = 1
     wraps: bool = False
+    """Whether its ends are linked."""
 
 
 class Mesh(Record):
@@ -40,6 +43,7 @@ class Padding(Record):
     """A dimension that was padded so that it divides: from, to, and the bytes per chip that cost."""
 
     dimension: str
+    """By its name in the model section, of the phase where a phase is told."""
     size: int
     padded: int
     bytes_per_chip: int
@@ -53,9 +57,12 @@ class Hbm(Record):
     copies: int | None = None
     kv_cache: int
     activations: int
+    """The most that a step holds at once."""
     logits: int
     total: int
+    """All items above."""
     reserve: int
+    """Kept back for the compiler and the runtime: `hardware.reserve` of the capacity."""
     capacity: int
     available: int
     free: int
@@ -144,7 +151,10 @@ class Fleet(Record):
     slices: int
     prefill_slices: int | None = None
     chips: int
+    """Of all slices."""
     slot_utilization: float
     prefill_utilization: float
     transfer: Transfer | None = None
+    """Told where phases have slices of their own."""
     tails: Tails | None = None
+    """Told where there is a request rate."""

@@ -112,7 +112,9 @@ class Roofline(Record):
     hbm_s: float
     ici_s: float
     fixed_s: float
+    """Launches and the like, which no byte and no operation explains."""
     total_s: float
+    """What overlaps counted once."""
     binds: Literal["compute", "hbm", "ici", "fixed"]
 
 
@@ -122,9 +124,11 @@ class Collective(Record):
     address: str
     kind: CollectiveKind
     axes: tuple[str, ...]
+    """Mesh axes over which it runs."""
     bytes: int
     count: int
     seconds: float
+    """Of all executions of a step."""
 
 
 class RunnerUp(Record):
@@ -134,6 +138,7 @@ class RunnerUp(Record):
     strategy: Strategy
     step_s: float
     objective_ratio: float
+    """Its objective over that of the plan."""
 
 
 class Stages(Record):
@@ -153,14 +158,19 @@ class Prefill(Record):
     """How weights are stored on the slices that prefill has to itself."""
     copies: Copies | None = None
     stages: Stages | None = None
+    """Told where layers are cut into pipeline stages."""
     strategy: Strategy
     prompts: int = 1
     chunk: int | None = None
     tokens: int
     buckets: tuple[int, ...]
+    """Lengths that prompts are padded to; each is a program of its own."""
     step_s: float
+    """To read `prompts` prompts of `tokens` each, all chunks."""
     binds: str
+    """What most of the step waits for."""
     parts: tuple[Roofline, ...]
+    """Where the step's time goes, by address."""
     collectives: tuple[Collective, ...]
     runner_up: RunnerUp | None = None
 
@@ -183,14 +193,21 @@ class Generate(Record):
     rules: GenerateRules
     strategy: Strategy
     batch: int
+    """Slots: sequences that a step goes on with."""
     context: int
+    """The most tokens that a slot can hold."""
     page_tokens: int
+    """Tokens of a page of the KV cache."""
     kv_layout: KvLayout | None = None
     """None for caches of latents and of windows, and in plans that were made before it was recorded."""
     speculation: Speculation | None = None
+    """Told where steps verify drafts."""
     step_s: float
+    """With every slot in use, at the mean context of the workload."""
     binds: str
+    """What most of the step waits for."""
     parts: tuple[Roofline, ...]
+    """Where the step's time goes, by address."""
     collectives: tuple[Collective, ...]
     runner_up: RunnerUp | None = None
 
@@ -199,9 +216,13 @@ class Service(Record):
     """What users of the service see, by the formulas in docs/explanation: means, not tails."""
 
     ttft_s: float
+    """Time to the first token."""
     tpot_s: float
+    """Time per token after the first, prefills in between included."""
     tokens_per_s: float
+    """Output tokens of all slices."""
     chip_seconds_per_million_tokens: float
+    """Of output tokens."""
     money_per_million_tokens: float | None = None
     """In the currency of `hardware.price_per_chip_hour`."""
     stall_s: float | None = None
@@ -242,10 +263,13 @@ class Proof(Record):
 
     status: Literal["OPTIMAL", "NEAR"]
     objective: str
+    """`cost`, `throughput` or `latency`, as the spec says."""
     value: int
     bound: int
     candidates: int
+    """Meshes and batches that there are."""
     solved: int
+    """Of these, how many the solver looked at; the rest were bounded away."""
     near: Near | None = None
 
     @property
@@ -265,14 +289,18 @@ class Plan(Record):
     format_version: str
     name: str
     spec: dict[str, object]
+    """The resolved spec: every default and every size filled in."""
     dtypes: Dtypes | None = None
     """Told where the spec has a list of dtypes."""
     chip: str
+    """By its name in the chip catalogue."""
     slice: str
+    """The topology, such as 4x4."""
     mesh: Mesh
     prefill: Prefill
     generate: Generate
     padding: tuple[Padding, ...]
+    """Empty where every dimension divides."""
     hbm: Hbm
     pool: Pool | None = None
     """Where prefill runs in disaggregated serving; slice, mesh, padding and hbm are then of the generate slices."""
@@ -281,6 +309,7 @@ class Plan(Record):
     service: Service
     proof: Proof
     accuracy: str
+    """What to expect of the predicted times, in words."""
 
     def at(self, phase: str) -> "Plan":
         """The plan with slice, mesh, padding and HBM of the slices that a phase runs on."""

@@ -42,7 +42,10 @@ def json_schema() -> dict[str, Any]:
     hardware["oneOf"] = [{"required": [key]} for key in ("slice", "slices", "max_chips")]
     del hardware["properties"]["stack"]["default"]
     model["anyOf"] = [{"required": ["config"]}, {"required": model.pop("required")}]
-    del definitions[Workload.__name__]["properties"]["max_context"]["default"]
+    workload = definitions[Workload.__name__]
+    del workload["properties"]["max_context"]["default"]
+    workload["required"].remove("concurrency")
+    workload["anyOf"] = [{"required": [key]} for key in ("concurrency", "requests_per_s")]
     written_s = {"type": "string", "pattern": r"^\s*[0-9.eE+-]+\s*(s|ms|us|min)?\s*$"}
     limits = schema["$defs"]["Limits"]["properties"]
     for name, limit in limits.items():

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from planner.spec import (
     Spec,
@@ -169,6 +170,20 @@ def test_every_key_of_the_schema_is_described() -> None:
     names = {key for section in sections for key in section["properties"]}
     assert {address[-1] for address in addresses() if address[0] != "pins"} <= names
     assert set(schema["required"]) == {"version", "name", "model", "hardware", "workload"}
+
+
+@pytest.mark.parametrize(
+    ("workload", "valid"), [({"concurrency": 8}, True), ({"requests_per_s": 2.5}, True), ({}, False)]
+)
+def test_the_schema_wants_sequences_or_a_rate(workload: dict[str, float], valid: bool) -> None:
+    lengths = {name: {"mean": 64, "p95": 128} for name in ("prompt_tokens", "output_tokens")}
+    rest = {
+        "version": 1,
+        "name": "chat",
+        "model": {"config": "llama-3.1-8b"},
+        "hardware": {"chip": "v5e", "slice": "2x2"},
+    }
+    assert Draft202012Validator(json_schema()).is_valid({**rest, "workload": {**lengths, **workload}}) is valid
 
 
 def test_a_spec_is_frozen() -> None:
