@@ -22,7 +22,8 @@ def time_bars(subject: Subject, name: str) -> Html:
         rows += [
             element("span", part.address.partition(".")[2], class_="mono"),
             element("div", *part_bars(part, longest)),
-            element("span", f"{seconds_text(part.total_s)}  {share}", class_="number"),
+            element("span", seconds_text(part.total_s), class_="number"),
+            element("span", share, class_="number"),
         ]
     return joined(element("div", *rows, class_="parts"))
 

@@ -16,7 +16,7 @@ from planner.report.scale import Scale
 
 PHASES = ("prefill", "generate")
 CLASSES = {"compute": "compute", "hbm": "hbm_", "ici": "ici", "fixed": "fixed"}
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 86, 18, 20, 48
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 420, 104, 18, 20, 48
 RADIUS = 9
 TEXT_WIDTH, TEXT_HEIGHT = 44, 17
 LEAST_REACH = 4.0

@@ -30,9 +30,9 @@ th { text-align: left; color: var(--soft); font-weight: 600; } th, td { padding:
 .chip b { font-size: 13px; } .chip .phase { color: var(--soft); margin-top: 3px; }
 .bar { display: flex; height: 16px; border-radius: 3px; overflow: hidden; } .bar i { display: block; height: 100%; }
 .hidden { display: flex; height: 4px; margin-top: 2px; opacity: 0.45; } .hidden i { display: block; height: 100%; }
-.parts { display: grid; grid-template-columns: max-content 1fr max-content; gap: 6px 12px; align-items: center;
-  font-size: 14px; } .legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; color: var(--soft);
-  margin: 8px 0; }
+.parts { display: grid; grid-template-columns: max-content 1fr max-content max-content; gap: 6px 12px;
+  align-items: center; font-size: 14px; }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; color: var(--soft); margin: 8px 0; }
 .legend i { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 5px; }
 .hbm { height: 26px; } .hbm i { border-right: 1px solid var(--paper); }
 .compute { background: var(--compute); } .hbm_ { background: var(--hbm); } .ici { background: var(--ici); }

@@ -33,13 +33,14 @@ svg.torus { max-width: max(100%, 560px); display: block; } svg.torus.deep { max-
   .pair { grid-template-columns: minmax(0, 1fr); } h1 { font-size: 22px; overflow-wrap: anywhere; }
   svg.plot, svg.sweep { min-width: 480px; } .plot text, .sweep text { font-size: 13.5px; }
   .tiles { grid-template-columns: repeat(auto-fit, minmax(135px, 1fr)); } li, p { overflow-wrap: anywhere; }
-  #batches td, #frontier td, #roofline td, #where details td, .wide th { white-space: nowrap; } }
-.said { min-width: 320px; white-space: normal; }
+  #batches td, #frontier td, #roofline td, .wide th { white-space: nowrap; } }
+.said { min-width: 320px; white-space: normal; } #where details td,
+#frontier td:first-child { white-space: nowrap; }
 @media print { :root { color-scheme: light; } body { padding: 0; max-width: none; font-size: 11px; }
-  nav { display: none; } .wide, pre { overflow: visible; } pre { white-space: pre-wrap; }
+  nav { display: none; } summary { list-style: none; } .wide, pre { overflow: visible; } pre { white-space: pre-wrap; }
   h1 { font-size: 18px; } h2 { font-size: 14px; margin-top: 20px; } h3 { font-size: 12px; } .tile b { font-size: 14px; }
   table, .parts, .legend, .tile span { font-size: 9.5px; } code, pre, .mono { font-size: 8.5px; }
-  th, td { padding-right: 7px; } th, td, .number { white-space: normal; } .said { min-width: 0; }
+  th, td { padding-right: 7px; white-space: normal; } td.number { white-space: nowrap; } .said { min-width: 0; }
   td code { overflow-wrap: anywhere; } .number { overflow-wrap: normal; }
   svg.torus, .pair svg, svg.plot, svg.sweep { max-width: 100%; min-width: 0; height: auto; }
   .pair { grid-template-columns: minmax(0, 1fr); } h2, h3 { break-after: avoid; }

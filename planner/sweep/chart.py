@@ -12,7 +12,9 @@ from planner.sweep.words import best_for_text, headline, strategy_text
 WIDTH, HEIGHT = 760, 470
 LEFT, RIGHT, BOTTOM = 74, 16, 54
 LEGEND_ROW, LEGEND_TOP = 20, 8
-LETTER = 6.6
+LETTER = 7.4
+"""Width of a letter of the legend, in the larger type of narrow windows."""
+RING = 10
 DOMINATED, FRONTIER, TAKEN = "dominated", "frontier, labelled with its batch", "what plan takes"
 COLOURS = 8
 SHAPES = (
@@ -131,7 +133,7 @@ def mark(chart: Chart, point: Point) -> Html:
     """One point, its numbers as its title."""
     x, y = chart.place(point)
     index = chart.slices.index(str(point.values["slice"])) if point.values["slice"] in chart.slices else 0
-    ring = [element("circle", r=10, class_="ring")] if point.chosen else []
+    ring = [element("circle", r=RING, class_="ring")] if point.chosen else []
     shape = element("path", d=shape_of(index), class_=f"s{index % COLOURS}{'' if point.on_frontier else ' off'}")
     return element("g", element("title", tooltip(point)), *ring, shape, transform=f"translate({x} {y})")
 
@@ -162,8 +164,8 @@ def labels(chart: Chart) -> Html:
     for point in by_latency(chart.sweep.frontier, chart.sweep.latency, chart.sweep.against):
         x, y = chart.place(point)
         if abs(x - last[0]) > 18 or abs(y - last[1]) > 14:
-            batch = str(point.values["generate.batch"])
-            drawn.append(element("text", batch, x=x - 7, y=y + below, text_anchor="end", class_="batch"))
+            batch, aside = str(point.values["generate.batch"]), RING / 2 if point.chosen else 0
+            drawn.append(element("text", batch, x=x - 7 - aside, y=y + below, text_anchor="end", class_="batch"))
             last = x, y
     return joined(*drawn)
 

@@ -81,7 +81,8 @@ def frontier_view(found: Around) -> Html:
     latency, against = MEASURES[sweep.latency], MEASURES[sweep.against]
     told = (
         f"{latency.title} against {against.title}, over slices {', '.join(map(str, sweep.over['slice']))} and batches "
-        f"up to the workload's {found.concurrency}. {counts_text(sweep)}. The ring is this plan."
+        f"up to the workload's {found.concurrency}. {counts_text(sweep)}. The ring, and the row with a "
+        "star, is this plan."
     )
     others = folded(f"{len(sweep.dominated)} dominated points", points_table(sweep, sweep.dominated))
     return joined(

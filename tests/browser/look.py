@@ -42,6 +42,29 @@ PALE = """() => {
       return (high + 0.05) / (low + 0.05) < 4.5;
     }).map((each) => each.outerHTML);
 }"""
+# Texts of drawings that are cut off at the edge of their drawing.
+CUT = """() => [...document.querySelectorAll("svg text")].filter((each) => {
+  const [a, b] = [each.getBoundingClientRect(), each.closest("svg").getBoundingClientRect()];
+  return a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1;
+}).map((each) => each.outerHTML)"""
+# Pairs of texts of one drawing, or of a text and a mark of the legend, that lie over each other.
+CROWDED = """() => [...document.querySelectorAll("svg")].flatMap((svg) => {
+  const all = [...svg.querySelectorAll("text, g:has(+ text)")].map((each) => [each, each.getBoundingClientRect()]);
+  return all.flatMap(([one, a], nth) => all.slice(nth + 1)
+    .filter(([other]) => !one.contains(other) && !other.contains(one))
+    .filter(([other]) => one.tagName === "text" || other.tagName === "text")
+    .filter(([, b]) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 &&
+                       Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 5)
+    .map(([other]) => [one.outerHTML, other.outerHTML]));
+})"""
+# Numbers, ranges and coordinates of chips that are broken over two lines of their cell.
+BROKEN = """() => [...document.querySelectorAll("td, .parts .number")]
+  .filter((each) => /^[(\\d][\\d.,–()x%* ]*([a-zA-Z]{1,3})?$/.test(each.textContent) && each.checkVisibility())
+  .filter((each) => {
+    const text = document.createRange();
+    text.selectNodeContents(each);
+    return text.getBoundingClientRect().height > 1.9 * parseFloat(getComputedStyle(each).fontSize);
+  }).map((each) => each.outerHTML)"""
 # Elements that reach beyond the window's right edge, but for what scrolls by itself.
 WIDE = """() => [...document.body.querySelectorAll("*")]
   .filter((each) => !each.parentElement.closest(".wide, pre"))
