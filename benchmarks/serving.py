@@ -4,8 +4,10 @@ and off, beside Hugging Face transformers' continuous batching on the same weigh
     python benchmarks/serving.py [--torch-python PYTHON] [--quick]
 
 PYTHON is that of an environment with torch, transformers, accelerate and gguf. Every row serves the same requests in a
-process of its own, without HTTP, all programs compiled before: `together` 64 at once, `apart` 48 that come at random,
-`alike` 48 that come at random and whose prompts begin with the same 256 tokens. Run it when nothing else does.
+process of its own, without HTTP, all programs compiled before: `chat` 64 at once with prompts of 8 to 64 tokens,
+`together` the same with 32 to 224, `apart` 48 of these that come at random, `alike` 48 that come at random and whose
+prompts begin with the same 256 tokens. Answers have 64 to 128 tokens. A batch makes answers cheaper but not the reading
+of prompts: the longer prompts are, the less it gains. Run it when nothing else does.
 """
 
 import argparse
@@ -28,6 +30,7 @@ from planner.spec import load_spec
 HERE = Path(__file__).parent
 RATE = 1.2  # requests a second, about half of what one device serves at batch 16
 LOADS = {
+    "chat": lambda share: drawn(64 // share, prompts=(8, 64)),
     "together": lambda share: drawn(64 // share),
     "apart": lambda share: drawn(48 // share, RATE),
     "alike": lambda share: drawn(48 // share, RATE, shared=256, prompts=(16, 64)),
@@ -47,6 +50,8 @@ class Row:
 
 
 ROWS = (
+    *(Row("chat", f"batch {batch}", batch) for batch in (1, 4, 16)),
+    Row("chat", "transformers, batch 16", theirs=True),
     *(Row("together", f"batch {batch}", batch) for batch in (1, 4, 16)),
     Row("together", "batch 16, whole prompts", chunk="off"),
     Row("together", "batch 16, 4 steps per dispatch", options=("--steps", "4")),

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .config import KEY_BLOCK, QUERY_BLOCK, Config
+from .config import KEY_BLOCK, QUERY_BLOCK, SLOT_BLOCK, Config
 from .kv_cache import Cache
 
 LOWEST = -0.7 * float(jnp.finfo(jnp.float32).max)  # a masked score; -inf would make NaN where all are masked
@@ -40,8 +40,30 @@ def plain_attention(
 ) -> tuple[jax.Array, jax.Array]:
     """(o float32[slots, q_heads, head_dim], log-sum-exp of the scores [slots, q_heads]) of one query a slot.
 
-    Slot s attends to the first `lengths[s]` tokens of the pages that `tables[s]` names; with none, o is 0. Pages are
-    read block by block as far as the longest slot goes, with a running softmax.
+    Slot s attends to the first `lengths[s]` tokens of the pages that `tables[s]` names; with none, o is 0. Slots of
+    like lengths are taken together, so that few read farther than their own.
+    """
+    order = jnp.argsort(lengths)
+    together = gcd(order.size, SLOT_BLOCK)
+
+    def sorted_blocks(array: jax.Array) -> jax.Array:
+        return array[order].reshape(-1, together, *array.shape[1:])
+
+    def attend(some: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
+        q, tables, lengths = some
+        return _attend_slots(config, q, cache, tables, lengths)
+
+    o, lse = lax.map(attend, (sorted_blocks(q), sorted_blocks(tables), sorted_blocks(lengths)))
+    places = jnp.argsort(order)
+    return o.reshape(q.shape)[places], lse.reshape(q.shape[:2])[places]
+
+
+def _attend_slots(
+    config: Config, q: jax.Array, cache: Cache, tables: jax.Array, lengths: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """`plain_attention` of slots whose pages are read block by block, as far as the longest of them goes.
+
+    What is found goes into a running softmax.
     """
     slots, heads, head_dim = q.shape
     combined = cache.pages.shape[2]
@@ -50,7 +72,8 @@ def plain_attention(
 
     def attend_block(index: jax.Array, found: Running) -> Running:
         pages = tables[:, jnp.minimum(index * block + jnp.arange(block), config.pages_per_slot - 1)]
-        kv = cache.pages[pages].reshape(slots, -1, combined, head_dim)  # [slots, tokens, 2 * kv_heads, head_dim]
+        kv = cache.pages.reshape(cache.pages.shape[0], -1)[pages]  # as rows they are copied in one go
+        kv = kv.reshape(slots, -1, combined, head_dim)  # [slots, tokens, 2 * kv_heads, head_dim]
         keys_at = index * block * config.page_tokens + jnp.arange(kv.shape[1])
         visible = keys_at < lengths[:, None, None, None]
         return _attend_more(grouped, kv, visible, found)

@@ -106,6 +106,11 @@ class PackageView:
         )
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether the plan is for CPU devices, which read the cache best in small blocks."""
+        return self.devices == "cpu"
+
+    @property
     def tables(self) -> tuple[Table, ...]:
         """The two tables, without the logical axes that they leave whole."""
         pre, gen = self.prefill, self.generate

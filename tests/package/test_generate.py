@@ -223,6 +223,24 @@ def test_kernels_read_and_write_the_cache_of_plain_jax(
         np.testing.assert_allclose(found, wanted, atol=2e-2, rtol=2e-2)
 
 
+@pytest.mark.parametrize("slots", [6, 8, 5])
+def test_a_slot_attends_as_it_does_alone(slots: int, tmp_path: Path) -> None:
+    one = Case(f"alone_{slots}", {"x": 1}, GenerateRules(), PrefillRules(), model=TINY, batch=slots, slice="1x1")
+    package = load(one, tmp_path)
+    config, attention = package.module("config").MODEL, package.module("attention")
+    rng = np.random.default_rng(5)
+    cache = random_cache(package.module("kv_cache").empty_cache(config, package.mesh), rng)
+    tables = jnp.array(rng.permutation(slots * config.pages_per_slot).reshape(slots, -1), jnp.int32)
+    lengths = jnp.array(rng.permutation([0, 1, config.context, 65, 64, 7, 33, 90])[:slots], jnp.int32)
+    q = jnp.array(rng.standard_normal((slots, config.q_heads, config.head_dim)), jnp.float32)
+    found = attention.plain_attention(config, q, cache, tables, lengths)
+    for slot in range(slots):
+        alone = (each[slot : slot + 1] for each in (q, tables, lengths))
+        of_one = attention.plain_attention(config, next(alone), cache, *alone)
+        for together, wanted in zip(found, of_one, strict=True):
+            np.testing.assert_allclose(together[slot], wanted[0], atol=1e-5, rtol=1e-5)
+
+
 def random_cache(empty: Any, rng: np.random.Generator) -> Any:
     """A cache of random values, and scales that make them about one."""
 

@@ -87,9 +87,9 @@ NAMELESS = """HloModule jit_step, is_scheduled=true
 ENTRY %main (rows.1: bf16[512,1024], lm_head.1: bf16[4096,1024]) -> f32[512,4096] {
   %rows.1 = bf16[512,1024]{1,0:T(8,128)(2,1)} parameter(0)
   %lm_head.1 = bf16[4096,1024]{1,0:T(8,128)(2,1)} parameter(1), metadata={op_name="weights.lm_head"}
-  %norm.1 = bf16[512,1024]{1,0:T(8,128)(2,1)S(1)} copy(%rows.1), metadata={op_name="jit(step)/generate.logits.norm/mul"}
+  %norm.1 = bf16[512,1024]{1,0:T(8,128)(2,1)S(1)} copy(%rows.1), metadata={op_name="jit(a)/generate.logits.norm/mul"}
   %fusion.1 = f32[512,4096]{0,1:T(8,128)S(1)} fusion(%norm.1, %lm_head.1), kind=kOutput, calls=%product
-  ROOT %top.1 = f32[512,4096]{0,1:T(8,128)S(1)} copy(%fusion.1), metadata={op_name="jit(step)/generate.sampling.x/top_k"}
+  ROOT %top.1 = f32[512,4096]{0,1:T(8,128)S(1)} copy(%fusion.1), metadata={op_name="jit(a)/generate.sampling.x/top_k"}
 }
 """
 
