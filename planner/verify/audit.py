@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from cost_models.chips import chip
 from planner.errors import CannotRun
+from planner.plan.records import Hbm
 from planner.plan.schema import Plan
 from planner.verify.build import Memory, Program, Progress, Step, Target, compiled_programs, native_target
 from planner.verify.compare import Row, compare
@@ -15,7 +16,7 @@ from planner.verify.expected import Expected
 from planner.verify.hbm import Traffic, traffic_of
 from planner.verify.hlo import Module, parse, uncounted_loops
 from planner.verify.log import full_copies
-from planner.verify.memory import MemoryLine, memory_lines, pool_lines, total_lines
+from planner.verify.memory import MemoryLine, memory_lines, pool_lines, total_lines, with_one_layer_copied
 from planner.verify.run import Ran, Size, run_plan
 from planner.verify.signs import recomputed, slow_instructions
 from planner.verify.state import changed_hands
@@ -130,18 +131,27 @@ def audit_of(plan: Plan, target: Target, programs: Sequence[Program]) -> Audit:
         slice=plan.slice,
         target=target,
         steps=tuple(audit_program(expected, program, native) for program in programs),
-        total=totals(plan, memories, native) if len(memories) == len(programs) else (),
+        total=totals(expected, memories, native) if len(memories) == len(programs) else (),
         faults=tuple(changed_hands(programs, apart=plan.pool is not None)),
         notes=() if native else (FOREIGN.format(chip=plan.chip),),
     )
 
 
-def totals(plan: Plan, memories: Mapping[Step, Memory], native: bool) -> tuple[MemoryLine, ...]:
+def totals(expected: Expected, memories: Mapping[Step, Memory], native: bool) -> tuple[MemoryLine, ...]:
     """What the chips of a plan hold at most, those of each slice by themselves."""
+    plan = expected.plan
     if plan.pool is None:
-        return total_lines(memories, plan.hbm, native)
+        return total_lines(memories, budget(expected, plan.hbm), native)
     here = {step: memory for step, memory in memories.items() if step.phase not in ("prefill", "hand_over")}
-    return (*total_lines(here, plan.hbm, native), *pool_lines(memories, plan.pool.hbm, native))
+    reading = pool_lines(memories, budget(expected, plan.pool.hbm), native)
+    return (*total_lines(here, budget(expected, plan.hbm), native), *reading)
+
+
+def budget(expected: Expected, hbm: Hbm) -> Hbm:
+    """The HBM of a chip that its programs are held to."""
+    if chip(expected.plan.chip).kind != "cpu":
+        return hbm
+    return with_one_layer_copied(hbm, expected.chosen.machine.sizes.layers)
 
 
 def audit_program(expected: Expected, program: Program, native: bool) -> StepAudit:
@@ -156,12 +166,13 @@ def audit_program(expected: Expected, program: Program, native: bool) -> StepAud
     found = [replace(each, count=each.count * runs) for each in found]
     on_tpu = chip(plan.chip).kind == "tpu"
     traffic = traffic_of(module, program, expected) if native and on_tpu else None
+    held_to = budget(expected, plan.at(program.step.phase).hbm)
     return StepAudit(
         step=program.step,
         seconds=program.seconds,
         rows=compare(expected.collectives(program.step), found),
         copies=tuple(copies(module, on_tpu)) if native else (),
-        memory=memory_lines(program.step.phase, program.memory, plan.at(program.step.phase).hbm, native),
+        memory=memory_lines(program.step.phase, program.memory, held_to, native),
         traffic=traffic,
         faults=tuple(faults(module, program)),
         notes=tuple(notes(module, found, program.step, runs, expected if traffic else None)),

@@ -27,6 +27,12 @@ class MemoryLine:
         return self.verdict in ("equal", "within", "not judged")
 
 
+def with_one_layer_copied(hbm: Hbm, layers: int) -> Hbm:
+    """The budget of a CPU device, whose matmuls read a copy of their layer's weights; no plan counts it."""
+    layer = (hbm.weights + (hbm.copies or 0)) // layers
+    return hbm.model_copy(update={"activations": hbm.activations + layer, "total": hbm.total + layer})
+
+
 def memory_lines(phase: Phase, memory: Memory, hbm: Hbm, native: bool) -> tuple[MemoryLine, ...]:
     """What a phase is given, keeps in place, and adds. Temporaries are judged on the plan's own kind of chip only.
 

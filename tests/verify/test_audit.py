@@ -125,8 +125,17 @@ def test_other_layouts_are_what_their_plans_say(pins: str):
     assert {collective.kind for collective in plan.generate.collectives} >= {"reduce_scatter", "all_gather"}
 
 
+def test_a_cpu_plan_for_long_prompts_on_few_devices_is_kept():
+    sizes = ("hardware.slice=2x2", "workload.prompt_tokens={mean: 128, p95: 768}", "limits=null")
+    plan = make_plan(load_spec(EXAMPLES / "smollm2_135m_cpu8.yaml", sizes))
+    assert verify_plan(plan, buckets=[plan.prefill.buckets[-1]]).differences == ()
+
+
 def test_a_budget_that_is_too_small_is_a_difference(plan: Plan, programs: list[Program]):
-    hbm = plan.hbm.model_copy(update={"weights": plan.hbm.weights // 2, "activations": 0, "total": plan.hbm.weights})
+    half = plan.hbm.weights // 2
+    layer = (half + (plan.hbm.copies or 0)) // 30  # may be copied, and is taken back
+    small = {"weights": half, "activations": -layer, "logits": 0, "total": half}
+    hbm = plan.hbm.model_copy(update=small)
     told = audit_of(plan.model_copy(update={"hbm": hbm}), "cpu", programs).differences
     assert [each.split(": planned")[0] for each in told] == [
         "prefill 128: arguments",

@@ -4,7 +4,7 @@ import pytest
 
 from planner.plan.records import Hbm
 from planner.verify.build import Memory, Phase, Step
-from planner.verify.memory import memory_lines, pool_lines, total_lines
+from planner.verify.memory import memory_lines, pool_lines, total_lines, with_one_layer_copied
 
 GB = 10**9
 HBM = Hbm(
@@ -72,3 +72,10 @@ def test_a_chip_that_only_reads_prompts_has_a_total_of_its_own():
     assert (total.what, total.found, total.verdict) == ("total while reading prompts", 5 * GB, "within")
     assert limit.verdict == "within"
     assert pool_lines({Step("generate"): GENERATE}, HBM, native=True) == ()
+
+
+def test_a_cpu_may_copy_one_layer_of_the_weights():
+    more = with_one_layer_copied(HBM, 8)
+    assert (more.activations, more.total) == (GB, 6 * GB)
+    copies = HBM.model_copy(update={"copies": 4 * GB})
+    assert with_one_layer_copied(copies, 8).activations == GB // 2 + GB
