@@ -134,7 +134,7 @@ def test_a_cpu_plan_for_long_prompts_on_few_devices_is_kept():
 def test_a_budget_that_is_too_small_is_a_difference(plan: Plan, programs: list[Program]):
     half = plan.hbm.weights // 2
     layer = (half + (plan.hbm.copies or 0)) // 30  # may be copied, and is taken back
-    small = {"weights": half, "activations": -layer, "logits": 0, "total": half}
+    small = {"weights": half, "activations": 1000 - layer, "logits": 0, "total": half}
     hbm = plan.hbm.model_copy(update=small)
     told = audit_of(plan.model_copy(update={"hbm": hbm}), "cpu", programs).differences
     assert [each.split(": planned")[0] for each in told] == [
