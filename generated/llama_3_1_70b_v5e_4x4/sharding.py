@@ -42,7 +42,7 @@ PREFILL = Rules(
     vocab=("x", "y0", "y1"),
 )
 
-# Predicted 9.98 ms a step of 32 slots, bound by hbm.
+# Predicted 9.98 ms a step of 32 slots, bound by HBM.
 GENERATE = Rules(
     batch=("y0",),
     q_heads=("x", "y1", "y0"),

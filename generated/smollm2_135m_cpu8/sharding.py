@@ -42,7 +42,7 @@ PREFILL = Rules(
     vocab=("x", "y0", "y1"),
 )
 
-# Predicted 91 ms a step of 8 slots, bound by hbm.
+# Predicted 91 ms a step of 8 slots, bound by HBM.
 GENERATE = Rules(
     batch=("y1",),
     d_model=("y1",),

@@ -5,10 +5,9 @@ from planner.explain.explanation import Explanation, Subject
 from planner.explain.shapes import matmuls
 from planner.plan.catalogue import flops_text
 from planner.plan.schema import Roofline
-from planner.plan.units import bytes_text, digits, percent_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, digits, percent_text, seconds_text
 from planner.problem.chunks import steps_of
 
-RESOURCES = {"compute": "compute", "hbm": "HBM", "ici": "ICI", "fixed": "fixed overhead"}
 COUNTS = ((1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP"), (1e3, "kFLOP"))
 
 

@@ -2,10 +2,9 @@
 
 from planner.explain.collectives import collective_text
 from planner.explain.explanation import Explanation, Subject
-from planner.explain.parts import RESOURCES
 from planner.plan.schema import Generate, Prefill, Roofline, RunnerUp
 from planner.plan.show import prompts_text
-from planner.plan.units import dearer_text, percent_text, seconds_text
+from planner.plan.units import RESOURCES, dearer_text, percent_text, seconds_text
 
 LARGEST = 3
 

@@ -9,7 +9,7 @@ from rich.text import Text
 from planner.plan.kv_layout import kv_layout_text
 from planner.plan.records import Fleet, Hbm, Mesh
 from planner.plan.schema import CopyRules, Generate, Near, Plan, Prefill, Proof, RunnerUp, Service
-from planner.plan.units import bytes_text, dearer_text, percent_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, dearer_text, percent_text, seconds_text
 from planner.problem.chunks import steps_of
 
 RULE_MEANING = {
@@ -104,7 +104,9 @@ def phase_title(phase: Prefill | Generate) -> Text:
         name, load = "prefill", prompts_text(phase)
     else:
         name, load = "generate", f"{phase.batch} sequences, context up to {phase.context}{drafts_text(phase)}"
-    return Text.assemble((name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {phase.binds}")
+    return Text.assemble(
+        (name, "bold"), f": {load}: {seconds_text(phase.step_s)} a step, bound by {RESOURCES[phase.binds]}"
+    )
 
 
 def prompts_text(prefill: Prefill) -> str:

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
 
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+RESOURCES = {"compute": "compute", "hbm": "HBM", "ici": "ICI", "fixed": "fixed overhead"}
+"""What can bind a step, as people read it."""
 
 
 def digits(value: float) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from planner.plan.kv_layout import kv_layout_of
 from planner.plan.records import KvLayout
 from planner.plan.schema import GenerateRules, Plan
+from planner.plan.units import RESOURCES
 from planner.render.axes import Axes, shared, ways, without
 from planner.render.reductions import Reduction, hidden_reduction, milliseconds, named, reduction
 from planner.render.shapes import Shape
@@ -54,7 +55,7 @@ def generate_view(plan: Plan, shape: Shape, sizes: Mapping[str, int]) -> Generat
     return GenerateView(
         rules=rules,
         step_ms=milliseconds(plan.generate.step_s),
-        binds=plan.generate.binds,
+        binds=RESOURCES[plan.generate.binds],
         scattered_slots=rows,
         exchanged_slots=exchanged,
         qkv=reduction(planned, "generate.attention.qkv", rules.d_model, rows),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from cost_models.chips import chip
 from planner.plan.schema import GenerateRules, Plan, PrefillRules
+from planner.plan.units import RESOURCES
 from planner.problem.rules import Ways, prompt_axes
 from planner.render.axes import Axes, axis_sizes, shared, ways, without
 from planner.render.model import ModelSizes
@@ -185,7 +186,7 @@ def prefill_view(plan: Plan, shape: Shape, model: ModelSizes) -> PrefillView:
         programs=tuple(_programs(plan)),
         reuses=reuses_prefixes(plan, keeping),
         step_ms=milliseconds(plan.prefill.step_s),
-        binds=plan.prefill.binds,
+        binds=RESOURCES[plan.prefill.binds],
         tokens=plan.prefill.tokens,
         prompts=prompts,
         chunk=plan.prefill.chunk,

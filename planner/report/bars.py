@@ -2,11 +2,10 @@
 
 from planner.explain import Subject
 from planner.explain.memory import meaning
-from planner.explain.parts import RESOURCES
 from planner.plan.records import Hbm
 from planner.plan.schema import Roofline
 from planner.plan.show import hbm_items
-from planner.plan.units import bytes_text, percent_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, percent_text, seconds_text
 from planner.report.html import Html, element, joined
 
 CLASSES = {"compute": "compute", "hbm": "hbm_", "ici": "ici", "fixed": "fixed"}

@@ -5,7 +5,7 @@ from itertools import pairwise
 from planner.explain import Subject
 from planner.explain.collectives import is_latency_bound
 from planner.plan.schema import Collective
-from planner.plan.units import bytes_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, seconds_text
 from planner.problem.graph import StepGraph, parts_in_order, step_graph
 from planner.report.html import Html, element, joined, scroller
 
@@ -100,7 +100,7 @@ def part_box(subject: Subject, address: str, top: int) -> Html:
     box = element("rect", x=PART_X, y=top, width=PART_WIDTH, height=BOX_HEIGHT, rx=5, class_="part")
     title = element("text", label, x=PART_X + PART_WIDTH / 2, y=top + BOX_HEIGHT / 2 + 5, text_anchor="middle")
     found = times.get(address)
-    text = f"{seconds_text(found.total_s)}, {found.binds}" if found else ""
+    text = f"{seconds_text(found.total_s)}, {RESOURCES[found.binds]}" if found else ""
     time = element("text", text, x=PART_X + PART_WIDTH + 10, y=top + BOX_HEIGHT / 2 + 5, class_="soft")
     return joined(box, title, time)
 

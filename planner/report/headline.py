@@ -2,8 +2,7 @@
 
 from planner.explain import Subject
 from planner.explain.fleet import slices_text
-from planner.explain.parts import RESOURCES
-from planner.plan.units import bytes_text, digits, percent_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, digits, percent_text, seconds_text
 from planner.report.html import Html, element
 
 Tile = tuple[str, str, str]

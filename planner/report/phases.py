@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from planner.explain import Subject
-from planner.explain.parts import RESOURCES
 from planner.explain.phases import load_text
-from planner.plan.units import seconds_text
+from planner.plan.units import RESOURCES, seconds_text
 from planner.report.html import Html, element
 
 PHASES = ("prefill", "generate")

@@ -7,10 +7,10 @@ as its distance from the roof.
 from dataclasses import dataclass
 
 from planner.explain import Subject
-from planner.explain.parts import RESOURCES, operations_text, part_bytes, part_flops
+from planner.explain.parts import operations_text, part_bytes, part_flops
 from planner.plan.catalogue import flops_text
 from planner.plan.schema import Roofline
-from planner.plan.units import bytes_text, digits, percent_text, seconds_text
+from planner.plan.units import RESOURCES, bytes_text, digits, percent_text, seconds_text
 from planner.report.html import Html, element, joined, scroller, table
 from planner.report.scale import Scale
 
