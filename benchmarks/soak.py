@@ -33,6 +33,7 @@ from planner.spec import load_spec
 SLOTS = 16
 LOAD = 0.8
 PROBE_SECONDS = 60
+HOST_PAGES = 100  # so few that they are in use long before the last two thirds
 SIZES = ("hardware.slice=1x1", f"workload.concurrency={SLOTS}", "serving.chunked_prefill=64")
 SCHEMA = {
     "type": "object",
@@ -46,7 +47,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     """(address, process id) of a server that is ready."""
     write_package(make_plan(load_spec(SPEC, SIZES)), folder / "package")
     command = [sys.executable, "-m", "package", "serve", "--weights", str(model_file()), "--devices", "cpu"]
-    command += ["--port", "0", "--host-pages", "500", "--model-name", "smollm2"]
+    command += ["--port", "0", "--host-pages", str(HOST_PAGES), "--model-name", "smollm2"]
     log = folder / "log"
     with log.open("w") as errors:
         process = subprocess.Popen(command, cwd=folder, stderr=errors)
@@ -163,8 +164,9 @@ def line(address: str, clients: Clients, passed: float, size: float) -> str:
     """What the server holds at this moment."""
     status = httpx.get(f"{address}/status").json()
     held = f"{status['running']:>3} running{status['waiting']:>4} waiting"
-    pages = f"{status['pages'] - status['free_pages'] - status['cached_pages']:>5} pages of sequences"
-    return f"{passed / 60:>6.1f} min{size:>8.0f} MB{sum(clients.ends.values()):>7} answers {held}{pages}"
+    used = status["pages"] - status["free_pages"] - status["cached_pages"]
+    pages = f"{used:>4} of sequences{status['cached_pages']:>5} cached{status['cached_host_pages']:>5} in host memory"
+    return f"{passed / 60:>6.1f} min{size:>8.0f} MB{sum(clients.ends.values()):>7} answers {held}; pages: {pages}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
