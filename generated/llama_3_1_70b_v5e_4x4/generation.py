@@ -40,6 +40,7 @@ class Usage:
     """Tokens of a request so far."""
 
     prompt: int
+    cached: int = 0  # of the prompt's
     made: int = 0
 
 
@@ -94,6 +95,7 @@ class Generation:
 
     def _piece(self, nth: int, choice: Choice, event: Event) -> Piece:
         text, choice.finish = "", event.finish
+        self.usage.cached += event.cached
         if event.token is not None:
             self.usage.made += 1
             text = "" if event.finish == "stop" else choice.text.add(event.token)

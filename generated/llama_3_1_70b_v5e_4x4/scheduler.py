@@ -270,12 +270,14 @@ class Scheduler:
         else:
             self.counters.made_tokens += 1
             sequence.tokens.append(token)
-            if token in request.stop_ids:
-                self._finish(sequence, Event(request.id, token, "stop", info))
-            elif len(sequence.tokens) == sequence.end:
-                self._finish(sequence, Event(request.id, token, "length", info))
+            finish: Finish | None = "length" if len(sequence.tokens) == sequence.end else None
+            finish = "stop" if token in request.stop_ids else finish
+            is_first = len(sequence.tokens) == len(request.prompt) + 1
+            event = Event(request.id, token, finish, info, sequence.cached if is_first else 0)
+            if finish:
+                self._finish(sequence, event)
             else:
-                self._events.append(Event(request.id, token, None, info))
+                self._events.append(event)
 
     # Leaving
 

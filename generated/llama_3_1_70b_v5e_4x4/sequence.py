@@ -43,6 +43,7 @@ class Event:
     token: int | None
     finish: Finish | None = None
     info: Any = None  # what the runner tells of the token, such as log-probabilities
+    cached: int = 0  # with the first token: how many of the prompt's were in the prefix cache
 
 
 class State(Enum):

@@ -118,8 +118,9 @@ def _has_token(piece: Piece) -> bool:
 
 def usage_of(usage: Usage) -> Json:
     """Tokens read and made, as OpenAI tells them; a stop token counts as made."""
-    total = usage.prompt + usage.made
-    return {"prompt_tokens": usage.prompt, "completion_tokens": usage.made, "total_tokens": total}
+    total, cached = usage.prompt + usage.made, {"cached_tokens": usage.cached}
+    told = {"prompt_tokens": usage.prompt, "completion_tokens": usage.made, "total_tokens": total}
+    return {**told, "prompt_tokens_details": cached}
 
 
 def _finite(logprob: float) -> float:

@@ -89,6 +89,17 @@ def test_a_completion_is_the_text_of_its_tokens(machine: Machine, client: Any):
     machine.check_base_line()
 
 
+def test_usage_tells_how_much_of_a_prompt_was_in_the_prefix_cache(machine: Machine, client: Any):
+    page = machine.runner.tokens_per_page
+    prompt = "a" * (2 * page + 1)
+    usages = [completion(client, prompt, max_tokens=3).usage for _ in range(2)]
+    assert [usage.prompt_tokens_details.cached_tokens for usage in usages] == [0, 2 * page]
+    both = completion(client, [prompt, prompt + "a"], max_tokens=3).usage
+    assert both.prompt_tokens_details.cached_tokens == 4 * page
+    chunks = streamed(completion(client, prompt, stream=True, stream_options={"include_usage": True}))
+    assert chunks[-1].usage.prompt_tokens_details.cached_tokens == 2 * page
+
+
 def test_a_chat_answer_is_a_message(machine: Machine, client: Any):
     answer = chat(client, max_completion_tokens=9, user="me", store=False, metadata={"a": "b"})
     assert answer.object == "chat.completion"
