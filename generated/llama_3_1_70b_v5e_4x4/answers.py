@@ -24,25 +24,25 @@ class Form:
     _begun: set[int] = field(default_factory=set)  # choices of which a chunk was written
     _lengths: dict[int, int] = field(default_factory=dict)  # letters of each choice so far
 
-    def chunks(self, piece: Piece) -> list[Json]:
-        """The chunks of a stream that tell a piece; none where there is nothing to tell yet."""
+    def chunks(self, piece: Piece, usage: Usage) -> list[Json]:
+        """The chunks of a stream that tell a piece; none where there is nothing to tell yet. `usage` is that so far."""
         tells = piece.text or piece.finish or (piece.token is not None and self.asked.sampling.logprobs)
         if not tells:
             return []
         choice: Json = {"index": piece.choice, "logprobs": self._logprobs([piece]), "finish_reason": piece.finish}
         if not self.asked.chat:
-            return [self._chunk([{**choice, "text": piece.text}])]
+            return [self._chunk([{**choice, "text": piece.text}], usage)]
         delta = {"content": piece.text} if piece.text or not piece.finish else {}
-        chunks = [self._chunk([{**choice, "delta": delta}])]
+        chunks = [self._chunk([{**choice, "delta": delta}], usage)]
         if piece.choice not in self._begun:
             self._begun.add(piece.choice)
             first: Json = {"index": piece.choice, "delta": {"role": "assistant", "content": ""}}
-            chunks.insert(0, self._chunk([{**first, "logprobs": None, "finish_reason": None}]))
+            chunks.insert(0, self._chunk([{**first, "logprobs": None, "finish_reason": None}], usage))
         return chunks
 
     def usage_chunk(self, usage: Usage) -> Json:
         """The chunk after all others, where a client asks for it."""
-        return self._chunk([]) | {"usage": usage_of(usage)}
+        return self._chunk([], usage) | {"usage": usage_of(usage)}
 
     def answer(self, pieces: list[Piece], usage: Usage) -> Json:
         """The whole answer, from all its pieces."""
@@ -58,10 +58,12 @@ class Form:
             return {**choice, "message": {"role": "assistant", "content": text, "refusal": None}}
         return {**choice, "text": text}
 
-    def _chunk(self, choices: list[Json]) -> Json:
+    def _chunk(self, choices: list[Json], usage: Usage) -> Json:
         kind = "chat.completion.chunk" if self.asked.chat else "text_completion"
-        usage: Json = {"usage": None} if self.asked.tells_usage else {}
-        return {**self._head(kind), "choices": choices, **usage}
+        chunk = {**self._head(kind), "choices": choices}
+        if self.asked.tells_usage is None:
+            return chunk
+        return {**chunk, "usage": usage_of(usage) if self.asked.tells_usage == "with each" else None}
 
     def _head(self, kind: str) -> Json:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}

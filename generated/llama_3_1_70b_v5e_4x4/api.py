@@ -3,7 +3,7 @@
 
 import secrets
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from .constraints import GrammarError, choice_grammar, json_grammar, regex_grammar
 from .fields import ApiError, Fields, is_integer
@@ -59,6 +59,9 @@ class AskedForm:
     grammar: str  # in llguidance's notation; it may still prove to be none
 
 
+UsageTold = Literal["at the end", "with each"]
+
+
 @dataclass(frozen=True)
 class Asked:
     """A request that was read: conversations, texts or token ids to continue, each for a choice of its own."""
@@ -73,7 +76,7 @@ class Asked:
     form: AskedForm | None
     top_logprobs: int
     streams: bool
-    tells_usage: bool
+    tells_usage: UsageTold | None  # in streams
 
 
 def read_request(data: dict[str, Any], chat: bool, rules: Rules) -> Asked:
@@ -244,17 +247,17 @@ def _text_logprobs(fields: Fields) -> tuple[bool, int]:
     return top is not None, top or 0
 
 
-def _tells_usage(fields: Fields, streams: bool) -> bool:
+def _tells_usage(fields: Fields, streams: bool) -> UsageTold | None:
     options = fields.take("stream_options")
     if options is None:
-        return False
+        return None
     if not streams:
         raise ApiError("stream_options needs stream to be true", "stream_options", "invalid_value")
     inner = Fields(options, "stream_options")
     inner.flag("include_obfuscation")
-    usage = inner.flag("include_usage")
+    usage, always = inner.flag("include_usage"), inner.flag("continuous_usage_stats")
     inner.refuse_rest()
-    return usage
+    return ("with each" if always else "at the end") if usage else None
 
 
 def _prompts(fields: Fields, rules: Rules) -> tuple[str | tuple[int, ...], ...]:

@@ -79,7 +79,7 @@ class StreamReply(Reply):
             if piece.finish in ("error", "cancelled"):
                 failed = failure(piece)
                 continue
-            for chunk in self.form.chunks(piece):
+            for chunk in self.form.chunks(piece, self.made.usage):
                 await send(_event(json.dumps(chunk)))
         if failed:
             await send(_event(json.dumps(failed.body())))

@@ -143,6 +143,8 @@ def test_options_of_streams_are_read_strictly(app: Any):
     for options in ({"include_usage": 1}, {"include_usage": "yes"}):
         body = {"prompt": "a", "stream": True, "stream_options": options}
         check_refusal(posted(app, "/v1/completions", body), "stream_options.include_usage")
+    body = {"prompt": "a", "stream": True, "stream_options": {"continuous_usage_stats": 1}}
+    check_refusal(posted(app, "/v1/completions", body), "stream_options.continuous_usage_stats")
     body = {"prompt": "a", "stream": True, "stream_options": {"other": 1}}
     check_refusal(posted(app, "/v1/completions", body), "stream_options.other")
 

@@ -19,7 +19,7 @@ FIELDS = (
     *("prompt", "messages", "model", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed"),
     *("presence_penalty", "frequency_penalty", "stop", "stop_token_ids", "max_tokens", "max_completion_tokens"),
     *("logprobs", "top_logprobs", "stream", "stream_options", "ignore_eos", "n", "tools", "user", "echo", "x"),
-    *("role", "content", "type", "include_usage"),
+    *("role", "content", "type", "include_usage", "continuous_usage_stats"),
 )
 
 

@@ -89,6 +89,19 @@ def test_a_completion_is_the_text_of_its_tokens(machine: Machine, client: Any):
     machine.check_base_line()
 
 
+def test_usage_is_told_with_each_chunk_where_load_generators_ask_for_it(machine: Machine, client: Any):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    for chunks in (
+        streamed(chat(client, max_tokens=20, stream=True, stream_options=options)),
+        streamed(completion(client, max_tokens=20, stream=True, stream_options=options)),
+    ):
+        made = [chunk.usage.completion_tokens for chunk in chunks]
+        assert made == sorted(made)
+        assert (made[0], made[-1]) == (1, 20)
+        assert len(set(made)) > 10
+        assert chunks[-1].choices == []
+
+
 def test_usage_tells_how_much_of_a_prompt_was_in_the_prefix_cache(machine: Machine, client: Any):
     page = machine.runner.tokens_per_page
     prompt = "a" * (2 * page + 1)
