@@ -97,8 +97,8 @@ def test_usage_is_told_with_each_chunk_where_load_generators_ask_for_it(machine:
     ):
         made = [chunk.usage.completion_tokens for chunk in chunks]
         assert made == sorted(made)
-        assert (made[0], made[-1]) == (1, 20)
-        assert len(set(made)) > 10
+        assert 0 < made[0] < made[-1] == 20  # the first may have to wait for the rest of its character
+        assert len(set(made)) > 5
         assert chunks[-1].choices == []
 
 
